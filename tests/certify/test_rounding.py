@@ -91,7 +91,7 @@ def test_torch_stays_within_the_bound() -> None:
             network = product_network(rng, dim, dtype, 0.0)
             bound = rounding_bound(view(network, network.low, network.high), dtype)
             X = network.low + (network.high - network.low) * rng.random((50, dim))
-            net = af.network.to_torch(network, dtype)
+            net = network.to_torch(dtype)
             found = net(torch.tensor(X, dtype=getattr(torch, dtype))).numpy().astype(np.float64)
             assert np.abs(found.reshape(50, -1) - exact(network, X)).max() <= bound
 
@@ -209,7 +209,7 @@ def test_no_computation_of_a_float32_head_passes_its_bound(kind: str) -> None:
     for seed in range(6):
         network = line_case(kind, seed, "float32")
         bound = rounding_bound(view(network, network.low, network.high), "float32")
-        module = af.network.to_torch(network, "float32")
+        module = network.to_torch("float32")
         low, high = float(network.low[0]), float(network.high[0])
         x = graded(low, high, -float(network.heads[0].axes[0].offset[0]), np.random.default_rng(seed))
         for _ in range(4):

@@ -150,9 +150,11 @@ class HasPlain:
 
 
 def stacked(heads: tuple[PlainHead, ...]) -> list[list[int]]:
-    """The heads of a layer in groups of equal shapes, by their numbers: each group is one attention call."""
+    """The numbers of a layer's heads, in groups that one attention call serves: all that attend to tokens (zeros where
+    one has fewer columns), and those of constant keys that have equal shapes.
+    """
     groups: dict[Any, list[int]] = {}
     for number, head in enumerate(heads):
-        shape = head.constant, head.query_bias is None, head.key.shape, head.value.shape, head.query.shape
+        shape = (head.key.shape, head.value.shape) if head.constant else None
         groups.setdefault(shape, []).append(number)
     return list(groups.values())

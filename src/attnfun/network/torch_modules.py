@@ -12,7 +12,8 @@ more than most tolerances. So every module here is `Proved`: it warns when its w
 | `constant`, `tokens`, `readout`, `readout_bias` | as in the plain form |
 | `towers.0. …`, `signs` | of a relation |
 
-Heads of equal shapes are one F.scaled_dot_product_attention (scale=1.0). More points or sequences than fit are taken in
+All heads of a layer that attend to tokens are one F.scaled_dot_product_attention (scale=1.0), and so are heads of
+constant keys of equal shapes. More points or sequences than fit are taken in
 blocks, except while torch compiles or exports: a block would fix the batch size in the program.
 """
 
@@ -144,27 +145,28 @@ class Layer(Held):
         return out
 
     def attended(self, heads: list[Any], constant: bool, Z: Tensor, S: Tensor) -> Tensor:
-        """What heads of equal shapes add to the tokens Z."""
+        """What the heads of a group add to the tokens Z."""
         H = len(heads)
-        query = Z @ _side([head.q for head in heads], 1)
+        query = Z @ _side([head.q for head in heads])
         if heads[0].q_bias is not None:
-            query = query + _side([head.q_bias for head in heads], 0)
+            query = query + _side([head.q_bias for head in heads])
         query = query.unflatten(2, (H, -1)).transpose(1, 2)
+        keys, values = [head.k for head in heads], [head.v for head in heads]
         if constant:
-            key, value = (
-                torch.stack([getattr(h, n) for h in heads]) if H > 1 else getattr(heads[0], n)[None] for n in "kv"
-            )
+            key, value = (torch.stack(own) if H > 1 else own[0][None] for own in (keys, values))
             key, value = (one.expand(Z.shape[0], *one.shape) for one in (key, value))
         else:
-            key, value = (
-                (S @ _side([getattr(h, n) for h in heads], 1)).unflatten(2, (H, -1)).transpose(1, 2) for n in "kv"
-            )
+            key, value = ((S @ _side(own)).unflatten(2, (H, -1)).transpose(1, 2) for own in (keys, values))
         out = F.scaled_dot_product_attention(query, key, value, scale=1.0)
-        return out.transpose(1, 2).flatten(2) @ _side([head.o for head in heads], 0)
+        return out.transpose(1, 2).flatten(2) @ _side([head.o.T for head in heads]).T
 
 
-def _side(matrices: list[Tensor], dim: int) -> Tensor:
-    return matrices[0] if len(matrices) == 1 else torch.cat(matrices, dim=dim)
+def _side(matrices: list[Tensor]) -> Tensor:
+    """Matrices side by side, zeros where one has fewer columns than another."""
+    if len(matrices) == 1:
+        return matrices[0]
+    most = max(one.shape[-1] for one in matrices)
+    return torch.cat([one if one.shape[-1] == most else F.pad(one, (0, most - one.shape[-1])) for one in matrices], -1)
 
 
 def most_keys(layer: PlainLayer) -> int:

@@ -14,7 +14,6 @@ from attnfun.errors import DamagedFile, Infeasible, InvalidRequest
 from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread
 from attnfun.kinds.sequence.prove import probes
 from attnfun.kinds.sequence.tokens import to_tokens
-from attnfun.network.plain import stacked
 from attnfun.network.store import fingerprint
 
 LINE = {"x": (-1.0, 1.0)}
@@ -65,7 +64,7 @@ def test_plain_self_attention_is_the_same_network(name: str, built: dict[str, An
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_torch_runs_one_attention_per_shape_of_heads_and_keeps_the_bound(
+def test_torch_runs_one_attention_a_layer_and_keeps_the_bound(
     name: str, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
@@ -82,7 +81,7 @@ def test_torch_runs_one_attention_per_shape_of_heads_and_keeps_the_bound(
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
     seen = module(torch.tensor(X)).double().numpy()
-    assert len(calls) == sum(len(stacked(layer.heads)) for layer in net.weights.plain().layers)
+    assert len(calls) == net.cost.layers
     assert np.abs(seen - net.target.values(X)).max() <= net.certificate.error[1]
     assert module(torch.tensor(X[0])).shape == net.target.values(X[:1])[0].shape
     with pytest.raises(InvalidRequest, match="of shape"):

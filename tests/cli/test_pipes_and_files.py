@@ -34,6 +34,22 @@ def test_a_closed_pipe_changes_neither_the_code_nor_stderr(arguments):
     assert (cut.returncode, cut.stderr) == (whole.returncode, whole.stderr)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_pipe_into_head_takes_is_the_beginning_and_nothing_else_is_said(seed):
+    rng = random.Random(seed)
+    compiled = ["compile", f"sin({rng.randint(1, 5)}*x)", "--domain", "x=0:1", "--eps", "1e-3"]
+    listed = [["--help"], ["plan", "--help"], ["neighbours", "--dim", str(rng.randint(2, 6))], compiled]
+    arguments = rng.choice([*listed, [*compiled, "--json"]])
+    whole = subprocess.run([*RUN, *arguments], capture_output=True, text=True)
+    taken = rng.randint(1, 40)
+    with subprocess.Popen([*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cut:
+        begun = cut.stdout.read(taken)
+        cut.stdout.close()
+        said = cut.stderr.read().decode()
+    assert (cut.wait(), said) == (whole.returncode, whole.stderr)
+    assert whole.stdout.encode().startswith(begun) or "seconds" in whole.stdout
+
+
 def test_only_regular_files_of_bounded_length_are_read(tmp_path, capsys):
     pipe, plain = tmp_path / "pipe", tmp_path / "plain.csv"
     os.mkfifo(pipe)

@@ -6,6 +6,7 @@ candidates of the search for keys. A walk that takes shared nodes anew, or a sea
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator
@@ -526,7 +527,7 @@ PARTS = ["x", "y", "x*y", "1/3", "x - y"]
 @pytest.mark.parametrize("seed", range(4))
 def test_long_chains_of_both_extremes_take_every_argument_once(count: Counter, seed: int) -> None:
     rng = some(90 + seed)
-    pairs = [f"{rng.choice(['max', 'min'])}({a}, {b})" for a, b in zip(PARTS, PARTS[1:], strict=False)]
+    pairs = [f"{rng.choice(['max', 'min'])}({a}, {b})" for a, b in itertools.pairwise(PARTS)]
     parts = PARTS if seed % 2 else [*PARTS, *pairs]
     chain = rng.choice(parts)
     for _ in range(60):

@@ -34,6 +34,23 @@ def test_a_closed_pipe_changes_neither_the_code_nor_stderr(arguments):
     assert (cut.returncode, cut.stderr) == (whole.returncode, whole.stderr)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_pipe_into_head_takes_is_the_beginning_and_nothing_else_is_said(seed):
+    rng = random.Random(seed)
+    compiled = ["compile", f"sin({rng.randint(1, 5)}*x)", "--domain", "x=0:1", "--eps", "1e-3"]
+    votes = ["neighbours", "--dim", str(rng.randint(3, 6)), "--method", "tally", "--queries", "200"]
+    listed = [["--help"], ["plan", "--help"], votes, compiled]
+    arguments = [*listed, [*compiled, "--json"]][seed]
+    whole = subprocess.run([*RUN, *arguments], capture_output=True, text=True)
+    for taken in (0, rng.randint(1, 40)):  # with 0 the pipe is closed before the first word
+        with subprocess.Popen([*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cut:
+            begun = cut.stdout.read(taken)
+            cut.stdout.close()
+            said = cut.stderr.read().decode()
+        assert (cut.wait(), said) == (whole.returncode, whole.stderr)
+        assert len(begun) == taken and whole.stdout.encode().startswith(begun)
+
+
 def test_only_regular_files_of_bounded_length_are_read(tmp_path, capsys):
     pipe, plain = tmp_path / "pipe", tmp_path / "plain.csv"
     os.mkfifo(pipe)

@@ -6,6 +6,7 @@ candidates of the search for keys. A walk that takes shared nodes anew, or a sea
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pytest
 from flint import arb
 
 import attnfun as af
+from attnfun.certify import moments
 from attnfun.certify.extension import require_extension
 from attnfun.certify.moments import _halved_top
 from attnfun.certify.view import Undecided
@@ -517,3 +519,62 @@ def test_long_chains_of_one_extreme_take_every_argument_once(count: Counter, see
         chain = f"{op}({pair[0]}, {pair[1]})"
     assert sum(node.op == op for node in parse(chain, ["x", "y"]).nodes) == 2
     assert outcome(count, chain, {"x": (-1, 1), "y": (-1, 1)}, 1e-2) == "proved"
+
+
+PARTS = ["x", "y", "x*y", "1/3", "x - y"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_long_chains_of_both_extremes_take_every_argument_once(count: Counter, seed: int) -> None:
+    rng = some(90 + seed)
+    pairs = [f"{rng.choice(['max', 'min'])}({a}, {b})" for a, b in itertools.pairwise(PARTS)]
+    parts = PARTS if seed % 2 else [*PARTS, *pairs]
+    chain = rng.choice(parts)
+    for _ in range(60):
+        pair = [chain, rng.choice(parts)]
+        rng.shuffle(pair)
+        chain = f"{rng.choice(['max', 'min'])}({pair[0]}, {pair[1]})"
+    kinks = sum(node.op in ("max", "min") for node in parse(chain, ["x", "y"]).nodes)
+    assert kinks < (len(PARTS) if seed % 2 else 12)
+    assert outcome(count, chain, {"x": (-1, 1), "y": (-1, 1)}, 1e-2) == "proved"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bound_of_many_outputs_halves_what_may_be_the_largest(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halving all of 199 outputs down to the end would take a hundred parts for each of them on each interval."""
+    rng, calls, halved = some(100 + seed), [0], moments._halved_top
+
+    def counted_top(*args: Any) -> float:
+        calls[0] += 1
+        return halved(*args)
+
+    monkeypatch.setattr(moments, "_halved_top", counted_top)
+    outputs = [f"sin({rng.uniform(0.2, 20):.3f}*x)" for _ in range(199)]
+    made = af.compile(outputs, domain={"x": (-1, 1)}, eps=1e-3)
+    assert made.certificate.status.value == "proved" and made.cost.heads == 1
+    assert calls[0] < 10 * 199 * made.certificate.details["intervals"]
+
+
+def test_many_nested_outputs_that_share_nothing_are_counted_before_the_walk(count: Counter) -> None:
+    rng = some(103)
+    shift, outer = rng.uniform(-0.5, 0.5), rng.choice(["abs", "exp", "tanh"])
+    outputs = [f"{outer}(sin({k + rng.random():.3f}*x)-{shift:.2f})" for k in range(1, 200)]
+    assert outcome(count, outputs, {"x": (-1, 1)}, 1e-3) == "refused"
+    assert count.candidates == 0 and count.steps < 60_000
+
+
+def test_a_search_whose_errors_fall_too_slowly_ends_early(count: Counter) -> None:
+    low = 10.0 ** -some(104).uniform(90, 110)
+    with pytest.raises(Infeasible) as why:
+        af.compile("log(x)", domain={"x": (low, 1)}, eps=1e-6)
+    assert why.value.nearest is not None and count.candidates <= 12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fraction_of_a_range_that_underflows_is_refused(seed: int) -> None:
+    rng = some(105 + seed)
+    target = f"exp({rng.choice(['x', '-x', 'x*x'])}-{rng.randint(720, 2000)})"
+    with pytest.raises(AttnfunError, match="the target varies, but by so little"):
+        af.compile(target, domain={"x": (0, 1)}, eps=1e-3, relative=True)
+    constant_ = af.compile(f"{rng.uniform(1, 9):.3f} + 0*x", domain={"x": (0, 1)}, eps=1e-3, relative=True)
+    assert constant_.certificate.relative["range"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -217,3 +218,39 @@ def test_misuse_of_the_builder_is_an_error_at_once() -> None:
 def test_a_missing_variable_is_named() -> None:
     with pytest.raises(InvalidRequest, match="variable y"):
         run(build("x + y"), ArrayAlgebra(), {"x": np.ones(2)})
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nests_of_max_and_min_keep_their_values_and_are_built_again_as_they_are(seed: int) -> None:
+    """Nothing that may be undefined is lost: beside x, log(x) in min(x, max(x, log(x))) still asks for x > 0."""
+    rng = random.Random(seed)
+    parts = ["x", "y", "z", "log(x)", "1/3"]
+
+    def nest(depth: int) -> str:
+        if depth == 0 or rng.random() < 0.1:
+            return rng.choice(parts)
+        return f"{rng.choice(['max', 'min'])}({nest(depth - 1)}, {nest(depth - 1)})"
+
+    for _ in range(60):
+        text = nest(rng.randint(1, 6))
+        graph, builder = parse(text, ["x", "y", "z"]), Builder()
+        at = builder.copy(graph.nodes)
+        assert builder.graph([at[o] for o in graph.outputs]) == graph == Graph.from_json(graph.to_json())
+        assert ("log" in text) == any(node.op == "log" for node in graph.nodes)
+        env = {name: np.array([rng.uniform(0.1, 2) for _ in range(20)]) for name in "xyz"}
+        plain = eval_nest(text, env)
+        assert np.array_equal(np.broadcast_to(run(graph, ArrayAlgebra(), env)[0], (20,)), plain)
+
+
+def eval_nest(text: str, env: dict[str, np.ndarray]) -> np.ndarray:
+    """max and min of the leaves, read from the text without any graph."""
+    if not text.startswith(("max", "min")):
+        leaves = {"log(x)": np.log(env["x"]), "1/3": np.full(20, 1 / 3), **env}
+        return leaves[text]
+    depth = 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 1:
+            one, other = eval_nest(text[4:i], env), eval_nest(text[i + 2 : -1], env)
+            return np.maximum(one, other) if text.startswith("max") else np.minimum(one, other)
+    raise AssertionError(text)

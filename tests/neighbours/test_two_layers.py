@@ -9,8 +9,10 @@ import pytest
 from scipy import stats
 
 import attnfun as af
+from attnfun.cli import main
 from attnfun.kinds.neighbours import sphere
 from attnfun.kinds.neighbours.build import majority_vote, scores, tally
+from attnfun.kinds.neighbours.measure import OVER_DRAWS
 
 VOTES = {  # dim: right for H = d+1, 4d+1, d²+1, 4d²+1, 16d²+1, and d²+1 given a margin of 0.5/√d
     8: (0.709, 0.807, 0.854, 0.922, 0.960, 0.954),
@@ -142,3 +144,15 @@ def test_scores_put_out_what_a_head_of_full_rank_does(which: str) -> None:
     one = af.neighbours(8, 30, "scores", beta=300.0, which=which)(points)
     other = af.neighbours(8, 30, "full_rank", beta=300.0, which=which)(points)[:, -1]
     assert np.abs(one - other).max() <= 300 * (scores.SCORE_ERROR + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_said_of_a_majority_vote_is_about_draws_and_not_about_this_network(seed, capsys):
+    """One integral for all draws; what each gets right differs, so no line may call the integral its own."""
+    rng = np.random.default_rng(seed)
+    dim, heads = int(rng.integers(3, 12)), 2 * int(rng.integers(8, 40)) + 1
+    one, other = (af.neighbours(dim, 3, "majority_vote", heads=heads, seed=int(s)) for s in rng.integers(1, 99, 2))
+    assert one.predicted.error == other.predicted.error and one.predicted.of == OVER_DRAWS
+    assert main(["neighbours", "--dim", str(dim), "--method", "majority-vote", "--heads", str(heads)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "mean over draws" in out and "exact integral" not in out

@@ -189,8 +189,11 @@ def residual_bound(
     if models is not None:
         bound = _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
         if len(graph.nodes) > _LARGE and bound > enough:
-            tops = (_halved_top(m.coefficients, m.radius, enough - upper(m.rest)) for m in models)
-            return _largest([arb(top) + m.rest for top, m in zip(tops, models, strict=True)])
+            worst = 0.0
+            for m in models:
+                top = _halved_top(m.coefficients, m.radius, max(enough, worst) - upper(m.rest))
+                worst = max(worst, _largest([arb(top) + m.rest]))
+            return worst
     if bound <= enough:
         return bound
     values = run(graph, BallAlgebra(clip_sqrt=True), {names[0]: ball(left, right)})
@@ -241,8 +244,11 @@ def _halved_top(coefficients: list[arb], radius: float, enough: float, halvings:
     if top <= enough or not halvings:
         return top
     half = arb(radius) / 2  # exact
-    parts = (arb_poly(coefficients)(arb_poly([end, 1])).coeffs() for end in (-half, half))
-    return max(_halved_top(part, radius / 2, enough, halvings - 1) for part in parts)
+    worst = 0.0
+    for end in (-half, half):  # what cannot be above the worst so far is not halved
+        part = arb_poly(coefficients)(arb_poly([end, 1])).coeffs()
+        worst = max(worst, _halved_top(part, radius / 2, max(enough, worst), halvings - 1))
+    return worst
 
 
 def _parabola(a: arb, b: arb, c: arb, radius: float) -> arb:

@@ -6,6 +6,7 @@ traced, about which nothing is known but a declared Lipschitz constant (every ce
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -197,9 +198,11 @@ class Function(Target):
         expression = self.graph is not None
         require(expression, "relative=True needs an expression: the range of a black box cannot be witnessed")
         width, above, below = witnessed_range(self)
-        if width == 0:  # constant: exact up to the rounding of the constant itself
+        if above == below:  # constant: exact up to the rounding of the constant itself
             value = float(np.abs(self.values(self.box.low_array[None])).max())
             return max(4 * least * value, 1e-300), {"fraction": fraction, "range": 0.0}
+        low = f"the target varies, but by so little that {fraction:g} of its range is below all normal float64 numbers"
+        require(fraction * width >= sys.float_info.min, f"relative=True: {low}; give an absolute eps")
         witness = {"fraction": fraction, "range": width, "at maximum": list(above), "at minimum": list(below)}
         return fraction * width, witness
 
@@ -329,7 +332,7 @@ def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array
 
 def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
     """A witnessed range, for relative tolerances: (width, x⁺, x⁻) with f(x⁺) − f(x⁻) ≥ width proved at these float64
-    points; of several outputs the narrowest that varies.
+    points; of several outputs the narrowest that varies. Of a constant the two points are one.
     """
     assert function.graph is not None
     widths = []
@@ -344,8 +347,9 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
                 continue
             order = sorted(kept, key=lambda i: float((values[i] - values[kept[0]]).mid()))
             above, below = points[order[-1]], points[order[0]]
-            width = lower(values[order[-1]] - values[order[0]])
-        if width > 0:
+            difference = values[order[-1]] - values[order[0]]
+        if difference > 0:
+            width = max(lower(difference), 0.0)  # 0 where it is below every double
             widths.append((width, tuple(float(v) for v in above), tuple(float(v) for v in below)))
     if not widths:
         centre = tuple(float(v) for v in (function.box.low_array + function.box.high_array) / 2)

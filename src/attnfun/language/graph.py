@@ -1,7 +1,7 @@
 """The expression graph: one list of operations, every shared subexpression stored once.
 
 A graph is in static single assignment form: node i may only use nodes 0..i-1, so every pass over it is a plain loop.
-`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(max(x, y), x)),
+`Builder` makes graphs. It shares equal nodes, folds rational constants exactly (and x+0, x*1, x**1, max(x, min(x, y))),
 and numbers the nodes in the order a depth-first walk from the outputs finishes them; two targets built by the same
 operations are therefore equal as values.
 
@@ -36,13 +36,14 @@ NULLARY: Final = frozenset({"const", "var", "pi", "e"})
 UNARY: Final = frozenset({"neg", "powi", "powr", "ratio", *FUNCTIONS})
 BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", "max", "min"})
 NOT_ANALYTIC: Final = frozenset({"abs", "sign", "relu", "max", "min"})
+PARTIAL: Final = frozenset({"tan", "asin", "acos", "log", "log1p", "sqrt", "sign", "powr", "pow", "ratio"})
 OPS: Final = (NULLARY | UNARY | BINARY) - {"ratio"}
 
 MAX_NODES: Final = 200_000
 MAX_OUTPUTS: Final = 1_000
 MAX_EXPONENT: Final = 1_000
 MAX_NAME: Final = 100
-MAX_NESTED: Final = 64  # arguments of nested max or min among which a second one of the same is looked for
+MAX_NESTED: Final = 64  # arguments of nested max and min among which a second one of the same is looked for
 MAX_BITS: Final = 2_048  # of a constant's numerator and of its denominator; folding that would pass it is left undone
 LARGEST: Final = 10**300
 SMALLEST: Final = Fraction(1, LARGEST)
@@ -218,9 +219,9 @@ class Builder:
     def __init__(self) -> None:
         self._nodes: list[Node] = []
         self._index: dict[Node, int] = {}
-        self._nested: dict[
-            tuple[str, int], tuple[int, ...]
-        ] = {}  # the arguments of nested max, or min, from left to right
+        self._nested: dict[tuple[str, int], tuple[int, ...]] = {}  # the arguments of nested max, or min, in order
+        self._parts: dict[int, tuple[int, ...]] = {}  # of nested max and min: the nests and their arguments
+        self._partial: set[int] = set()  # nodes with an operation that is not defined, or not continuous, everywhere
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -310,20 +311,54 @@ class Builder:
                 raise InvalidRequest(f"more than {MAX_NODES:,} operations")
             self._nodes.append(node)
             self._index[node] = index
+            divides = node.divides and self._constant(node.args[-1]) is None
+            if node.op in PARTIAL or divides or not self._partial.isdisjoint(node.args):
+                self._partial.add(index)
         return index
 
     def _extreme(self, op: str, a: int, b: int) -> int:
-        """max or min with every argument of nested ones once: max(max(x, y), x) is max(x, y)."""
+        """max or min with every argument of nested ones once: max(max(x, y), x) is max(x, y), max(x, min(x, y)) is x.
+
+        Beside s in max(s, t) an s within t is as good as -∞: max distributes over the max and min that t is made of,
+        and max(s, s) = max(s, -∞). In min it is as good as ∞.
+        """
         mine, others = self._nested.get((op, a), (a,)), self._nested.get((op, b), (b,))
         if set(mine) <= set(others):
             return b
         fresh = [i for i in others if i not in mine]
         if len(fresh) < len(others):
             return reduce(partial(self._extreme, op), fresh, a)
+        for whole, other, arguments in ((b, a, mine), (a, b, others)):
+            rest = self._without(op, whole, set(arguments))
+            if rest is None:
+                return other
+            if rest != whole:
+                return self._extreme(op, *((a, rest) if whole == b else (rest, b)))
         index = self._store(Node(op, (a, b)))
+        parts = (index, *self._parts.get(a, (a,)), *self._parts.get(b, (b,)))
+        if len(parts) < 2 * MAX_NESTED:
+            self._parts[index] = parts
         if len(mine) + len(others) <= MAX_NESTED:
             self._nested[op, index] = mine + others
         return index
+
+    def _without(self, op: str, index: int, gone: set[int]) -> int | None:
+        """The node with the nodes `gone` within its nested max and min as the neutral element of `op`, which None is.
+
+        A min (op: max) that would take something with it that is not defined everywhere stays.
+        """
+        if index in gone:
+            return None
+        if gone.isdisjoint(self._parts.get(index, ())):
+            return index
+        node = self._nodes[index]
+        rest = [self._without(op, arg, gone) for arg in node.args]
+        kept = [part for part in rest if part is not None]
+        if len(kept) == 2:
+            return index if tuple(kept) == node.args else self._extreme(node.op, *kept)
+        if node.op == op:
+            return kept[0] if kept else None
+        return None if self._partial.isdisjoint(kept) else index
 
     def _power(self, base: int, exponent: Fraction) -> int:
         if abs(exponent) > MAX_EXPONENT:

@@ -13,6 +13,7 @@ from attnfun.limits.embedding import Obstruction, Relevance, check_embedding, ch
 from attnfun.limits.embedding.check import forster_rank, least_dimension
 from attnfun.limits.embedding.curve import moments
 from attnfun.limits.embedding.obstructions import best_obstruction, cells, counting, forster, radon
+from counting import counted
 from limits.relations import of_rows, random_sets, subsets
 
 
@@ -129,3 +130,15 @@ def test_a_shattered_set_of_five_is_found_among_random_triples() -> None:
     """Seed 0 holds one, which an exhaustive search finds and greed need not."""
     found = radon(random_sets(100, 50, 3, 0), 5)
     assert found is not None and found.bound >= 3
+
+
+def test_scores_that_float64_does_not_tell_apart_are_compared_row_by_row() -> None:
+    """Calls grow with the queries, not with the pairs that are compared in Python's integers."""
+    rng = np.random.default_rng(3)
+    relation = of_rows([np.sort(rng.choice(300, 3, replace=False)).tolist() for _ in range(40)], 300)
+    s = 6
+    Q, D = moments(relation.core, np.arange(relation.core.n), s)
+    Q, D = relation.core.widen(Q * 10**20, D)
+    assert counted(lambda: check_embedding(relation, Q, D)) < 60 * len(relation.rows)
+    gap, _ = _exact(relation, Q, D)
+    assert gap > 0 and check_embedding(relation, Q, D).gap <= gap

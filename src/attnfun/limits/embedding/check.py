@@ -95,6 +95,8 @@ def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Rankin
     require(np.isfinite(reach).all() and dim <= 1 << 20, "the integers of the embedding are too large to be checked")
     error = (dim + 4) * 2.0**-53 * (1 + 2.0**-20) * reach
     error[reach < 2.0**52] = 0.0
+    if error.any():
+        Q, D = (np.frompyfunc(int, 1, 1)(a) for a in (Q, D))  # Python's integers: products and sums of any size
     smallest: int | None = None
     margin = math.inf
     longest = float((Df * Df).sum(axis=1).max()) ** 0.5  # lengths are off by (d + 4)u at most, with the conversion
@@ -123,13 +125,8 @@ def _gap(scores: NDArray[np.float64], row: NDArray[np.int64], error: float, q: A
         return int(low) - int(high)
     if low - high > 8 * error:
         return max(1, math.floor((low - high - 2 * error) * (1 - 2.0**-50)))
-    near = [_dot(q, D[j]) for j in row[inside <= low + 2 * error]]
-    far = [_dot(q, D[j]) for j in np.flatnonzero(scores >= high - 2 * error)]
-    return min(near) - max(far)
-
-
-def _dot(q: Any, d: Any) -> int:
-    return sum(int(a) * int(b) for a, b in zip(q, d))
+    near, far = D[row[inside <= low + 2 * error]] @ q, D[scores >= high - 2 * error] @ q
+    return int(near.min()) - int(far.max())
 
 
 def _integers(array: Any) -> Any:

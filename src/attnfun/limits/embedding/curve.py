@@ -81,17 +81,20 @@ def moments(core: Core, order: Indices, s: int) -> tuple[Any, Any]:
     return queries, documents
 
 
-def columns_on_curve(core: Core, order: Indices) -> tuple[Array, Array, int]:
+def column_changes(core: Core, order: Indices) -> int:
+    """The most changes of sign in a column along an order of the queries."""
+    return max(len(_changes(positive)) for positive in _along(core.columns, order))
+
+
+def columns_on_curve(core: Core, order: Indices, s: int) -> tuple[Array, Array]:
     """Queries on the curve, in `order`, and documents as polynomials: s + 1 dimensions for s changes in a column."""
     angle = np.pi * (np.arange(core.m) + 0.5) / core.m
-    ends = [(_changes(positive), bool(positive[0])) for positive in _along(core.columns, order)]
-    s = max(len(at) for at, _ in ends)
     documents = np.zeros((core.n, s + 1))
-    for j, (at, starts) in enumerate(ends):
-        found = np.polynomial.chebyshev.chebfromroots(np.cos(at * np.pi / core.m))
+    for j, positive in enumerate(_along(core.columns, order)):
+        found = np.polynomial.chebyshev.chebfromroots(np.cos(_changes(positive) * np.pi / core.m))
         found /= np.linalg.norm(found)
-        documents[j, : len(found)] = found if starts else -found
-    return _unit(np.cos(angle[:, None] * np.arange(s + 1))[places(order)]), documents, s
+        documents[j, : len(found)] = found if positive[0] else -found
+    return _unit(np.cos(angle[:, None] * np.arange(s + 1))[places(order)]), documents
 
 
 def _along(lines: Iterable[Indices], order: Indices) -> Iterator[NDArray[np.bool_]]:

@@ -208,10 +208,12 @@ def _upper(core: Core, order: Indices) -> Found:
     """The least dimension that an order gives, with integers that were checked or floats that round to such."""
     s = int(sign_changes(core, order)[0].max())
     if s > 2:
-        turned = [curve.columns_on_curve(core, along) for along in query_orders(core)]
-        Q, D, changes = min(turned, key=lambda found: found[2])
-        if changes + 1 < min(s, core.n - 1, core.m) and to_integers(core, Q, D) is not None:
-            return Found(changes + 1, Q, D, "column curve")
+        turned = [(curve.column_changes(core, along), along) for along in query_orders(core)]
+        changes, along = min(turned, key=lambda found: found[0])
+        if changes + 1 < min(s, core.n - 1, core.m):
+            Q, D = curve.columns_on_curve(core, along, changes)
+            if to_integers(core, Q, D) is not None:
+                return Found(changes + 1, Q, D, "column curve")
     exact = curve.moments(core, order, s)
     if s >= min(core.n - 1, core.m) > 1 or not proved(core, *exact) > 0:
         return _axes(core)

@@ -41,7 +41,7 @@ from attnfun.kinds.function.build.compose_program import (
 )
 from attnfun.kinds.function.build.compose_steps import MOST_KEYS, require_room, tensor_keys
 from attnfun.kinds.function.build.unary.features import KINKS
-from attnfun.language import Builder, Graph
+from attnfun.language import Builder, Graph, Node
 from attnfun.language.definedness import natural_domain
 from attnfun.language.domain import Box
 from attnfun.language.graph import FUNCTIONS, arguments_first, reached
@@ -78,13 +78,24 @@ class Walk(Nodes):
         self._least: dict[int, float] = {}  # keys of the best alternative so far, of nodes that are being chosen for
 
     def least_steps(self) -> int:
-        """Different steps that every program has: operations on affine nodes, to which affine maps lead from the
-        outputs; those that are equal on equal ranges count once.
+        """Different steps that every program has: operations on affine nodes, to which affine maps and then functions
+        of one argument lead from the outputs, fused or not; those that are equal on equal ranges count once.
         """
         free = reached(self.outputs, lambda m: self._varying(m) if self.is_free(m) else ())
-        nodes = [self.source.node(m) for m in free if not (self.constant(m) or self.is_free(m))]
-        own = [n for n in nodes if n.op in FUNCTIONS and n.op not in ("log", "sqrt") and self._affine(n.args[0])]
-        return len({(node.op, self.range(node.args[0])) for node in own})
+        own = (self._innermost(m) for m in free if not (self.constant(m) or self.is_free(m)))
+        return len({(node.op, self.range(node.args[0])) for node in own if node is not None})
+
+    def _innermost(self, n: int) -> Node | None:
+        """The operation on an affine node to which functions of one argument lead from n, if they do."""
+        node = self.source.node(n)
+        while node.op in FUNCTIONS and node.op not in ("log", "sqrt"):
+            inner = node.args[0]
+            if self._affine(inner):
+                return node
+            while self.is_free(inner) and len(self._varying(inner)) == 1:
+                (inner,) = self._varying(inner)
+            node = self.source.node(inner)
+        return None
 
     # ------------------------------------------------------------ writing
 

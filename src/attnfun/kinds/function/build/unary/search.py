@@ -205,21 +205,33 @@ def hopeless(p: Problem, c: Candidate) -> bool:
     return p.dtype == "float64" and c.error <= 0.5 * p.eps and c.rounding > 2 * p.eps
 
 
+def _too_slow(p: Problem, before: Candidate, now: Candidate, most: int) -> bool:
+    if not 0 < now.error < before.error < math.inf or now.keys <= before.keys:
+        return False
+    rate = math.log(before.error / now.error) / (now.keys - before.keys)
+    return math.log(now.error / p.eps) > 3 * rate * (most - now.keys)
+
+
 def _coarsest(p: Problem, layout: Layout, most: int) -> Candidate | None:
-    """Bisection over the list of resolutions for the coarsest that passes with at most `most` keys."""
+    """Bisection over the list of resolutions for the coarsest that passes with at most `most` keys.
+
+    Errors fall like exp(−r keys) at best. Where r of two that failed, taken thrice, is too little for `most`, none is
+    looked for.
+    """
     low, high = -1, len(_RESOLUTIONS)
     while high > 0 and sum(k.size for k in layout(float(_RESOLUTIONS[high - 1]))) > most:
         high -= 1
     best: Candidate | None = None
+    before: Candidate | None = None
     probe = high - 1 if most < MOST else min(12, high - 1)
     while high - low > 1:
         c = _untuned(p, layout(float(_RESOLUTIONS[probe])))
         if passes(p, c):
             high, best = probe, c
-        elif hopeless(p, c):
+        elif hopeless(p, c) or (best is None and before is not None and _too_slow(p, before, c, most)):
             return best
         else:
-            low = probe
+            low, before = probe, c
         probe = (low + high) // 2 if best is not None else min(probe + 6, high - 1)
     return best
 

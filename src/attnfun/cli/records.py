@@ -47,6 +47,7 @@ def certificate_facts(record: dict[str, Any]) -> list[Part]:
     status, relative = str(record["status"]), record.get("relative")
     low, high, eps = record["error_low"], record["error"], record["eps"]
     seen = "as stored, not verified" if status == "stored" else "witnessed"
+    witnessed = status != "sampled"  # what was measured is told once, and bounds nothing from below either
     asked = number(eps)
     if relative:
         asked += f"  ({number(relative.get('fraction'))} of the target's range {number(relative.get('range'))})"
@@ -57,8 +58,8 @@ def certificate_facts(record: dict[str, Any]) -> list[Part]:
         ("norm", _norm(record)),
         ("status", status_text(status)),
         ("error", _error(record) + (f", in {record['dtype']}" if high is not None else "")),
-        ("error is at least", f"{number(low, 4)}  {seen}" if low else None),
-        ("slack", number(high / low) if low and high else None),
+        ("error is at least", f"{number(low, 4)}  {seen}" if low and witnessed else None),
+        ("slack", number(high / low) if low and high and witnessed else None),
         ("eps", asked if eps is not None else "none was asked for" if status == "bounded" else None),
         ("parts", sum_of_parts or None),
     ]
@@ -74,7 +75,7 @@ def _error(record: dict[str, Any]) -> str:
         return "no finite bound"
     size = f"[bold]{number(high, 4)}[/]"
     if "sampled" in (status, record.get("claimed")):
-        return f"about {size}  measured, no bound" + ("; as stored, not verified" if status == "stored" else "")
+        return f"about {size}  measured, not a bound" + ("; as stored, not verified" if status == "stored" else "")
     words = {"proved": "proved", "conditional": "conditional", "stored": "as stored, not verified"}
     return f"≤ {size}  {words.get(status, 'bounded')}"
 

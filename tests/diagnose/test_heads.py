@@ -233,7 +233,7 @@ def test_free_keys_have_no_cells_and_a_trained_head_is_judged_by_its_error() -> 
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     shape = af.Architecture.one_head(("x", "y"), keys=16)
-    learned = af.train(shape, "sin(x)*y", "x=-1:1;y=-1:1", steps=300, seed=1)
+    learned = af.train(shape, "sin(x)*y", "x=-1:1;y=-1:1", steps=100, seed=1)
     found = af.diagnose(learned)
     figures = found.heads[0].figures
     assert figures.cells[0].form == "none" and figures.sharpness is None and figures.eps_how == "1 % of the range"

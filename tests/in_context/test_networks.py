@@ -15,7 +15,7 @@ from in_context.prompts import UNSEEN
 SHAPE = {"dim": 8, "examples": 64}
 
 
-def worst(net: af.InContextSolver, count: int = 10) -> float:
+def worst(net: af.InContextSolver, count: int = 5) -> float:
     """Largest error of predictions on unseen data sets, against scikit-learn's coefficients where they can be had."""
     errors = []
     for X, y, queries in example_prompts(net.task, count, queries=32, seed=UNSEEN):
@@ -39,8 +39,8 @@ def worst(net: af.InContextSolver, count: int = 10) -> float:
     ("spectrum", "eps", "algorithm", "layers"),
     [
         ((30, 96), 1e-6, "chebyshev", 12),
-        ((30, 96), 1e-6, "gd", 22),
-        ((30, 96), 1e-9, "chebyshev", 18),
+        pytest.param((30, 96), 1e-6, "gd", 22, marks=pytest.mark.slow),
+        pytest.param((30, 96), 1e-9, "chebyshev", 18, marks=pytest.mark.slow),
         ((30, 96), 1e-9, "gd", 33),
         ((15, 150), 1e-6, "chebyshev", 25),
         pytest.param((15, 150), 1e-6, "gd", 75, marks=pytest.mark.slow),
@@ -62,7 +62,10 @@ def test_half_the_layers_of_one_sided_chebyshev_do(layers: int) -> None:
     assert worst(net) <= {8: 1e-6, 11: 1e-9}[layers]
 
 
-@pytest.mark.parametrize(("layers", "dtype"), [(5, "float64"), (9, "float64"), (20, "float64"), (9, "float32")])
+@pytest.mark.parametrize(
+    ("layers", "dtype"),
+    [(5, "float64"), pytest.param(9, "float64", marks=pytest.mark.slow), (20, "float64"), (9, "float32")],
+)
 def test_the_predicted_error_is_within_ten_times_of_the_measured_one(layers: int, dtype: str) -> None:
     net = af.in_context("ridge", **SHAPE, spectrum=(30, 96), layers=layers, dtype=dtype, accept="sampled")
     measured = worst(net)
@@ -87,7 +90,7 @@ def test_lasso_finds_predictions_and_support(eps: float, iterations: int) -> Non
     net = af.in_context("lasso", **SHAPE, alpha=0.1, spectrum=(29, 95), eps=eps)
     assert net.iterations <= iterations and len(net.network.layers) == 2 * net.iterations + 1
     assert net.certificate.status == "proved" and net.certificate.error[1] <= eps
-    assert worst(net, 4) <= eps
+    assert worst(net, 2) <= eps
     off = 0
     for X, y, _ in example_prompts(net.task, 4, seed=UNSEEN):
         w, exact = net.coefficients(X, y), exact_coefficients(net.task, X, y)
@@ -97,11 +100,11 @@ def test_lasso_finds_predictions_and_support(eps: float, iterations: int) -> Non
     assert off > 0  # else the support would say nothing
 
 
-@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 75), (1e-8, 98)])
+@pytest.mark.parametrize(("eps", "iterations"), [(1e-6, 75), pytest.param(1e-8, 98, marks=pytest.mark.slow)])
 def test_logistic_regression(eps: float, iterations: int) -> None:
     net = af.in_context("logistic", **SHAPE, C=1.0, spectrum=(29, 95), eps=eps)
     assert net.iterations <= iterations and net.certificate.status == "proved" and net.certificate.error[1] <= eps
-    assert worst(net, 4) <= eps
+    assert worst(net, 2) <= eps
     X, y, queries = example_prompts(net.task, 1, seed=UNSEEN)[0]
     w = net.coefficients(X, y)
     assert np.abs(w - exact_coefficients(net.task, X, y)).max() <= 10 * eps

@@ -18,7 +18,7 @@ Networks = tuple[af.Approximant, af.Approximant, af.Approximant]
 @pytest.fixture(scope="module")
 def networks() -> Networks:
     net = af.compile("sin(3*x)", "x=-1:1", 1e-3)
-    return net, af.train(net, steps=50), af.train(net, steps=50, start="constructed", proof=False)
+    return net, af.train(net, steps=20), af.train(net, steps=20, start="constructed", proof=False)
 
 
 def test_the_table_has_sizes_errors_bounds_and_steps(networks: Networks) -> None:
@@ -26,7 +26,7 @@ def test_the_table_has_sizes_errors_bounds_and_steps(networks: Networks) -> None
     built, learned, unproved = table.entries
     assert built.keys == learned.keys == networks[0].cost.keys
     assert built.bound == networks[0].certificate.error[1] and unproved.bound is None
-    assert (built.steps, learned.steps) == (None, 50) and (learned.seconds or 0) > 0
+    assert (built.steps, learned.steps) == (None, 20) and (learned.seconds or 0) > 0
     X = np.linspace(-1, 1, 501)
     for entry, network in zip(table.entries, networks, strict=True):
         error = np.abs(network(X) - np.sin(3 * X))

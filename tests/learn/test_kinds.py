@@ -22,7 +22,7 @@ from products import few
 torch = pytest.importorskip("torch")
 
 KEYS = np.linspace(-1, 1, 6)[:, None]
-QUICK: dict[str, Any] = {"steps": 20, "batch": 16, "polish": 2}
+QUICK: dict[str, Any] = {"steps": 8, "batch": 16, "polish": 2}
 MAKE: dict[str, Any] = {
     "pairs": lambda: af.matching(5, 6),
     "pairs without self": lambda: af.matching(4, 6, self_allowed=False),
@@ -77,7 +77,7 @@ def test_every_network_is_trained_at_random_and_compared_with_itself(name: str, 
     assert learned.fit.best_step > 0 and min(row.loss for row in learned.history) < learned.history[0].loss
     assert learned(*inputs(name)).shape == net(*inputs(name)).shape
     table = af.compare(net, learned)
-    assert table.entries[1].sup == learned.sampled.error[1] and table.entries[1].steps == 22
+    assert table.entries[1].sup == learned.sampled.error[1] and table.entries[1].steps == 10
     assert learned.sampled.status is af.Status.SAMPLED and "largest error at" in (learned.sampled.reason or "")
     assert type(learned) is type(net)
     if name in ("form", "clip"):
@@ -90,7 +90,7 @@ def test_every_network_is_trained_at_random_and_compared_with_itself(name: str, 
     path = tmp_path / "run.safetensors"
 
     def stop(progress: Progress) -> None:
-        if progress.row.step == 12:
+        if progress.row.step == 5:
             raise Killed
 
     with pytest.raises(Killed):
@@ -131,7 +131,7 @@ def test_the_checkers_prove_the_constructed_weights_and_not_those_that_moved() -
 @pytest.mark.parametrize("name", ["pairs", "pairs without self", "triples", "cascade"])
 def test_gates_and_constant_tokens_stay_as_they_were_built(name: str) -> None:
     net = built(name)
-    learned, own = af.train(net, steps=15, batch=16, lr=0.1), dict(net.network.arrays())
+    learned, own = af.train(net, steps=6, batch=16, lr=0.1), dict(net.network.arrays())
     mine = dict(learned.network.arrays())
     token: dict[str, Any] = {"constants": (None, np.zeros(net.network.constants.shape, dtype=bool))}
     held = token if name == "cascade" else held_of(net.target, net.network)
@@ -143,7 +143,7 @@ def test_gates_and_constant_tokens_stay_as_they_were_built(name: str) -> None:
 
 def test_a_trained_head_over_a_table_hands_out_the_same_values() -> None:
     net = built("table")
-    learned = af.train(net, steps=60, batch=64, lr=0.03)
+    learned = af.train(net, steps=20, batch=64, lr=0.03)
     last, built_ = learned.network.heads[-1], net.network.heads[-1]
     assert np.array_equal(last.values, built_.values) and not last.axes[0].biases.any()
     assert not np.array_equal(last.axes[0].slopes, built_.axes[0].slopes)

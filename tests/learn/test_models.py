@@ -31,13 +31,13 @@ def relation(request: pytest.FixtureRequest) -> af.RelationApproximant:
 
 
 def test_towers_are_trained_in_their_own_architecture(relation: af.RelationApproximant, tmp_path: Path) -> None:
-    request: dict[str, Any] = {"steps": 20, "batch": 32, "polish": 3}
+    request: dict[str, Any] = {"steps": 6, "batch": 32, "polish": 2}
     whole = af.train(relation, **request)
     assert whole.architecture == relation.architecture and len(whole.weights.networks) in (1, 2)
     path = tmp_path / "run.safetensors"
 
     def stop(progress: Progress) -> None:
-        if progress.row.step == 12:
+        if progress.row.step == 4:
             raise Killed
 
     with pytest.raises(Killed):
@@ -48,7 +48,7 @@ def test_towers_are_trained_in_their_own_architecture(relation: af.RelationAppro
 
 
 def test_the_constructed_towers_are_a_start_that_gets_no_worse(relation: af.RelationApproximant) -> None:
-    learned = af.train(relation, start="constructed", steps=20, batch=64, lr=1e-7)
+    learned = af.train(relation, start="constructed", steps=8, batch=64, lr=1e-7)
     X, Y = np.linspace(-1, 1, 9)[:, None], np.linspace(-1, 1, 11)[:, None]
     np.testing.assert_allclose(learned(X, Y), relation(X, Y), rtol=0, atol=1e-3)
     assert min(row.sup for row in learned.history) <= relation.certificate.error[1]
@@ -57,7 +57,7 @@ def test_the_constructed_towers_are_a_start_that_gets_no_worse(relation: af.Rela
 
 
 def test_perceptrons_of_given_widths_learn_a_relation(relation: af.RelationApproximant) -> None:
-    learned = af.train(relation, widths=(12, 8), steps=300, batch=128, lr=5e-3)
+    learned = af.train(relation, widths=(12, 8), steps=200, batch=64, lr=1e-2)
     assert learned.rank == relation.rank and learned.history[-1].loss < 0.1 * learned.history[0].loss
     assert learned.certificate.status is af.Status.SAMPLED and learned.weights.networks[0].is_mlp
     table = af.compare(relation, learned)
@@ -81,9 +81,9 @@ def test_what_towers_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize("which", ["furthest", "nearest"])
 def test_random_heads_learn_and_keep_their_rank(which: str, tmp_path: Path) -> None:
     net = af.neighbours(5, 3, "random_heads", heads=3, rank=2, which=which)
-    learned = af.train(net, steps=100, batch=64)
+    learned = af.train(net, steps=30, batch=64)
     if which == "nearest":
-        twice = af.train(net, steps=100, batch=64)
+        twice = af.train(net, steps=30, batch=64)
         assert same((learned.network,), (twice.network,)) and learned.history == twice.history
     assert learned.fit.best_step == min(learned.history, key=lambda row: row.loss).step > 0
     q, one = net.network.coordinates.index("q1"), net.network.coordinates.index("one")
@@ -106,7 +106,7 @@ def test_random_heads_learn_and_keep_their_rank(which: str, tmp_path: Path) -> N
 
 def test_neighbours_of_every_point_are_trained_from_the_construction_too() -> None:
     net = af.neighbours(4, 4, eps=0.2)
-    learned = af.train(net, start="constructed", steps=30, batch=64, lr=1e-4)
+    learned = af.train(net, start="constructed", steps=10, batch=64, lr=1e-4)
     assert min(row.loss for row in learned.history) <= learned.history[0].loss
     with pytest.raises(af.InvalidRequest):
         af.compare(net, af.neighbours(5, 4, eps=0.2))

@@ -25,7 +25,7 @@ from certify.hunting import assert_sound
 torch = pytest.importorskip("torch")
 
 LINE = Architecture.one_head(("x",), 6)
-QUICK: dict[str, Any] = {"steps": 60, "batch": 32, "polish": 12}
+QUICK: dict[str, Any] = {"steps": 20, "batch": 32, "polish": 6}
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,11 @@ def sup(network: Network, target: Any) -> float:
 
 
 def test_training_lowers_the_error_and_says_so_in_its_history() -> None:
-    learned = af.train(LINE, "sin(3*x)", "x=-1:1", steps=400, batch=128, polish=40)
+    learned = af.train(LINE, "sin(3*x)", "x=-1:1", steps=400, batch=64, polish=30)
     first, last = learned.history[0], learned.history[-1]
     assert last.loss < first.loss / 100 and last.sup < first.sup / 5
     assert [row.step for row in learned.history] == sorted({row.step for row in learned.history})
-    assert {row.phase for row in learned.history} == {"gradient", "polish"} and last.step == 440
+    assert {row.phase for row in learned.history} == {"gradient", "polish"} and last.step == 430
     best = min(learned.history, key=lambda row: row.sup)
     assert learned.fit.best_step == best.step and sup(learned.network, learned.target) == best.sup
     assert (best.key_norm_mean, best.key_norm_max) == key_norms(learned.network)
@@ -85,7 +85,7 @@ def not_interrupted(dtype: str) -> Any:
     return af.train(Architecture.one_head(("x", "y"), (3, 3), dtype=dtype), **PLANE, **QUICK)
 
 
-@pytest.mark.parametrize("at", [7, 60, 66])
+@pytest.mark.parametrize("at", [7, 20, 23])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path: Path, at: int, dtype: str) -> None:
     shape = Architecture.one_head(("x", "y"), (3, 3), dtype=dtype)

@@ -43,7 +43,7 @@ def test_a_vote_is_predicted_in_the_mean_over_draws_and_not_for_one(seed: int) -
 def test_a_network_that_meets_eps_in_the_mean_may_miss_it_and_says_so() -> None:
     made = [af.neighbours(3, 3, "majority_vote", eps=0.4, seed=seed) for seed in range(6)]
     assert all(net.predicted.error <= 0.4 and net.predicted.of == OVER_DRAWS for net in made)
-    seen = [net.measured(4000, seed=1) for net in made]
+    seen = [net.measured(3000, seed=1) for net in made]
     assert any(one.error > 0.4 + 3 * one.error_se for one in seen)
     for net in made:  # a certificate says what was measured, and nothing of eps where that is above it
         c = net.certificate
@@ -58,7 +58,7 @@ def test_what_is_said_of_this_network_is_what_is_measured_of_it(method: str) -> 
     options = {"heads": int(rng.integers(2, 9))} if method == "random_heads" else {"beta": beta}
     net = af.neighbours(dim, 2 if method == "biased" else 3, method, seed=int(rng.integers(99)), **options)
     assert net.predicted.of == THIS_NETWORK
-    seen = net.measured(20_000, seed=3)
+    seen = net.measured(8_000, seed=3)
     assert net.predicted.error is not None
     assert abs(seen.error - net.predicted.error) <= 6 * seen.error_se + net.predicted.uncertainty + 1e-9
 

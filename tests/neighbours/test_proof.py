@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,16 @@ PROVED: list[dict[str, Any]] = [
     {"dim": 4, "points": 3, "method": "tally", "which": "nearest"},
     {"dim": 4, "points": 2, "method": "biased", "bias": -0.3},
 ]
+
+
+@cache
+def _made(options: tuple[tuple[str, Any], ...]) -> af.Neighbours:
+    return af.neighbours(**dict(options))
+
+
+def made(**options: Any) -> af.Neighbours:
+    """The network of a request, built once."""
+    return _made(tuple(sorted(options.items())))
 
 
 def ids(case: dict[str, Any]) -> str:
@@ -70,7 +81,7 @@ def test_the_numbers_of_a_network_are_read_back_and_bound_what_is_measured(case:
 def test_an_entry_outside_the_pattern_is_never_proved(case: dict[str, Any]) -> None:
     """Entries of every array are changed, zeros among them: another number of the pattern, or no bound at all."""
     rng = np.random.default_rng(3)
-    net = af.neighbours(**case, eps=0.3)
+    net = made(**case, eps=0.3)
     for name, array in net.network.arrays():
         if not array.size:
             continue
@@ -83,7 +94,7 @@ def test_an_entry_outside_the_pattern_is_never_proved(case: dict[str, Any]) -> N
                 found = read(net.target, forged)
             except Undecided:
                 continue
-            seen = measured(net.target, forged, 2000)
+            seen = measured(net.target, forged, 1000)
             assert seen.error <= found.bound + 4 * seen.error_se, (name, at)
 
 
@@ -111,7 +122,7 @@ def test_heads_that_see_the_query_are_not_proved(case: dict[str, Any], name: str
 
 def test_constant_tokens_carries_and_layers_of_another_kind_are_no_pattern() -> None:
     for case in PROVED:
-        net = af.neighbours(**case, eps=0.3)
+        net = made(**case, eps=0.3)
         token = np.full((1, net.network.width), 0.25)
         more = replace(net.network, constants=np.concatenate([net.network.constants, token]))
         carry = 0.5 * np.eye(net.network.width)
@@ -156,7 +167,7 @@ def test_a_bound_above_eps_and_a_measurement_above_eps_prove_nothing() -> None:
 
 def test_resealed_weights_are_judged_for_what_they_are(tmp_path: Path) -> None:
     path = tmp_path / "n.safetensors"
-    cold, warm = (af.neighbours(4, 4, beta=beta) for beta in (300.0, 30.0))
+    cold, warm = (made(dim=4, points=4, beta=beta) for beta in (300.0, 30.0))
     cold.save(path)
     _, meta = load(path)
     meta["claim"] = Claim.made({"eps": 2 * cold.certificate.error[1]}, "mean square").to_json()
@@ -188,7 +199,7 @@ def test_resealed_weights_are_judged_for_what_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_forged_points_are_damage_in_one_sentence(change: dict[str, Any], tmp_path: Path) -> None:
-    path, net = tmp_path / "n.safetensors", af.neighbours(4, 4, beta=30.0, which="nearest")
+    path, net = tmp_path / "n.safetensors", made(dim=4, points=4, beta=30.0, which="nearest")
     net.save(path)
     weights, meta = load(path)
     for target in (meta["target"] | change, [1], None, {}):
@@ -201,7 +212,7 @@ def test_forged_points_are_damage_in_one_sentence(change: dict[str, Any], tmp_pa
 
 @pytest.mark.parametrize("predicted", [[1], {"error": "x", "how": ""}, {"error": 1.0}, {"error": 1.0, "how": 3}, "no"])
 def test_a_forged_prediction_is_damage_in_one_sentence(predicted: Any, tmp_path: Path) -> None:
-    path, net = tmp_path / "n.safetensors", af.neighbours(4, 4, beta=30.0)
+    path, net = tmp_path / "n.safetensors", made(dim=4, points=4, beta=30.0)
     net.save(path)
     weights, meta = load(path)
     save(path, weights, meta | {"story": meta["story"] | {"predicted": predicted}}, "neighbours")
@@ -223,9 +234,9 @@ for path in sys.argv[1:]:
     print(af.verify(path).status)
 """
     solver = af.in_context("ridge", 2, 6, alpha=1.0, spectrum=(4, 12), eps=1e-2)
-    made = {str(tmp_path / f"{k}.safetensors"): af.neighbours(**case, eps=0.3) for k, case in enumerate(PROVED)}
-    made[str(tmp_path / "solver.safetensors")] = solver
-    for path, net in made.items():
+    files = {str(tmp_path / f"{k}.safetensors"): made(**case, eps=0.3) for k, case in enumerate(PROVED)}
+    files[str(tmp_path / "solver.safetensors")] = solver
+    for path, net in files.items():
         net.save(path)
-    ran = subprocess.run([sys.executable, "-c", code, *made], capture_output=True, text=True, check=False)
-    assert ran.stdout.split() == [net.certificate.status.value for net in made.values()], ran.stderr
+    ran = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=False)
+    assert ran.stdout.split() == [net.certificate.status.value for net in files.values()], ran.stderr

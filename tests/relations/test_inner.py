@@ -41,12 +41,15 @@ CASES = [
 ]
 
 
-def pairs_of(found: af.RelationApproximant, count: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+COARSE = ("tanh(3*(a*b - c*d))", *PAIRS, False, 1e-3)
+
+
+def pairs_of(found: af.RelationApproximant, count: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     Z = found.target.joint.probe(count, np.random.default_rng(3))
     return Z[:, : found.target.left.dim], Z[:, found.target.left.dim :]
 
 
-def worst(found: af.RelationApproximant, count: int = 3000) -> float:
+def worst(found: af.RelationApproximant, count: int = 1000) -> float:
     """The largest error at random, corner and edge points, and after a local search from the worst of them."""
     box, d = found.target.joint, found.target.left.dim
     rng = np.random.default_rng(9)
@@ -242,7 +245,7 @@ def test_an_inner_function_that_cancels_is_never_proved_below_its_error() -> Non
 
 
 def test_what_does_not_compile_stays_conditional() -> None:
-    found = af.relation("tanh(3*(sqrt(a*b) - c*d))", *PAIRS, 1e-3)
+    found = af.relation("tanh(3*(sqrt(a*b) - c*d))", *PAIRS, 1e-2)
     if found.certificate.status is Status.PROVED:
         assert worst(found) <= found.certificate.error[1]
     mlp = af.relation("tanh(a*b - c*d)", *PAIRS, 1e-1, realise="mlp")
@@ -253,7 +256,7 @@ def test_what_does_not_compile_stays_conditional() -> None:
 def test_files_show_and_torch_of_a_stack(tmp_path: Path, capsys) -> None:
     torch = pytest.importorskip("torch")
     path = str(tmp_path / "r.safetensors")
-    for text, left, right, symmetric, eps in CASES[:2]:
+    for text, left, right, symmetric, eps in (COARSE, CASES[1]):
         sides = [";".join(f"{n}={a}:{b}" for n, (a, b) in side.items()) for side in (left, right)]
         asked = ["relation", text, "--left", sides[0], "--right", sides[1], "--eps", str(eps), "--json", "-o", path]
         assert main(asked + (["--symmetric"] if symmetric else [])) == 0

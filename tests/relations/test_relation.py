@@ -15,6 +15,7 @@ from attnfun.cli import main
 from attnfun.kinds.relation.definiteness import checked, negative_direction
 from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
+from products import few
 
 ONE = {"x": (0, 1)}, {"y": (0, 1)}
 
@@ -33,16 +34,19 @@ def dot(d: int) -> str:
 
 @pytest.mark.parametrize(
     ("d", "eps", "most"),
-    [
-        (1, 1e-2, 3),
-        (1, 1e-4, 5),
-        (1, 1e-8, 8),
-        (2, 1e-2, 13),
-        (2, 1e-4, 24),
-        (2, 1e-8, 50),
-        (3, 1e-2, 56),
-        (3, 1e-4, 124),
-    ],
+    few(
+        [
+            (1, 1e-2, 3),
+            (1, 1e-4, 5),
+            (1, 1e-8, 8),
+            (2, 1e-2, 13),
+            (2, 1e-4, 24),
+            (2, 1e-8, 50),
+            (3, 1e-2, 56),
+            (3, 1e-4, 124),
+        ],
+        4,
+    ),
 )
 def test_gaussians_need_few_features(d: int, eps: float, most: int) -> None:
     found = af.relation(gauss(d), *cube(d), eps, symmetric=True)
@@ -52,7 +56,7 @@ def test_gaussians_need_few_features(d: int, eps: float, most: int) -> None:
 
 @pytest.mark.parametrize(
     ("d", "eps", "most"),
-    [(1, 1e-2, 3), (1, 1e-4, 4), (1, 1e-8, 6), (2, 1e-2, 8), (2, 1e-4, 13), (2, 1e-8, 26), (3, 1e-4, 47)],
+    few([(1, 1e-2, 3), (1, 1e-4, 4), (1, 1e-8, 6), (2, 1e-2, 8), (2, 1e-4, 13), (2, 1e-8, 26), (3, 1e-4, 47)], 4),
 )
 def test_exponentials_of_inner_products_need_few_features(d: int, eps: float, most: int) -> None:
     found = af.relation(dot(d), *cube(d), eps)
@@ -145,7 +149,7 @@ def test_rank_follows_the_inner_dimension(d: int) -> None:
     )
     assert found.rank <= 1.2 * other.rank
     assert found.certificate.status is Status.PROVED and found.left.network.inputs == found.target.left.names
-    X, Y = (box.probe(800, rng)[:800] for box in (found.target.left, found.target.right))
+    X, Y = (box.probe(300, rng)[:800] for box in (found.target.left, found.target.right))
     assert np.abs(found.pairs(X, Y) - found.target.values(X, Y)).max() <= found.certificate.error[1]
 
 
@@ -173,7 +177,7 @@ def test_torch_runs_the_towers(text: str, symmetric: bool) -> None:
     torch = pytest.importorskip("torch")
     for eps in (1e-3, 1e-8):
         found = af.relation(text, *ONE, eps, symmetric=symmetric)
-        X = found.target.left.probe(800, np.random.default_rng(0))
+        X = found.target.left.probe(300, np.random.default_rng(0))
         Y = X[::-1].copy()
         truth = found.target.values(X, Y)
         for dtype, slack in ((torch.float64, 0.0), (torch.float32, 2e-6)):

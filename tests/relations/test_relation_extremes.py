@@ -19,6 +19,7 @@ from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
 from attnfun.language import parse, precision
 from attnfun.network.claim import Claim
+from products import few, pairs
 
 ONE = {"x": (0.0, 1.0)}, {"y": (0.0, 1.0)}
 
@@ -36,8 +37,9 @@ def test_lower_bounds_scale_with_the_relation(size: float) -> None:
     assert rank_lower(asked, 1e-6 * size) == rank_lower(Relation.read("exp(x*y)", *ONE), 1e-6) > 2
 
 
-@pytest.mark.parametrize("text", ["0", "0*x*y", "x*y - x*y", "sin(x*y) - sin(x*y)"])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    ("text", "symmetric"), pairs(["0", "0*x*y", "x*y - x*y", "sin(x*y) - sin(x*y)"], [False, True])
+)
 def test_the_relation_0_has_features(text: str, symmetric: bool) -> None:
     found = af.relation(text, *ONE, 1e-3, symmetric=symmetric)
     points = np.linspace(0, 1, 7)
@@ -67,7 +69,7 @@ def test_ellipses_on_which_the_relation_overflows_are_passed_over() -> None:
     assert np.abs(values - np.exp(-((5 * x + 1) ** 2))).max() <= found.error + 1e-12
 
 
-@pytest.mark.parametrize("eps", [math.ulp(0.0), 1e-310])
+@pytest.mark.parametrize("eps", few([math.ulp(0.0), 1e-310], 1))
 def test_tolerances_below_all_doubles_are_refused(eps: float) -> None:
     with pytest.raises(af.Infeasible):
         af.relation("x*y", *ONE, eps, features_only=True)

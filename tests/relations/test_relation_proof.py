@@ -22,6 +22,7 @@ from attnfun.kinds.relation.towers import TowerWeights
 from attnfun.language import parse, precision
 from attnfun.language.domain import Box
 from attnfun.search import Goal, certified
+from products import few
 
 ONE = {"x": (0.0, 1.0)}, {"y": (0.0, 1.0)}
 ODD = {"x": (-0.7, 2.1)}, {"y": (-0.7, 2.1)}
@@ -42,7 +43,7 @@ CASES = [
 ]
 
 
-def worst(found: af.RelationApproximant, count: int = 4000) -> float:
+def worst(found: af.RelationApproximant, count: int = 1200) -> float:
     """The largest error at random, corner and edge points, and after a short local search."""
     box = found.target.joint
     rng = np.random.default_rng(5)
@@ -63,7 +64,7 @@ def worst(found: af.RelationApproximant, count: int = 4000) -> float:
     return max(float(seen.max()), float(error(best).max()))
 
 
-@pytest.mark.parametrize(("text", "left", "right", "symmetric", "eps"), CASES)
+@pytest.mark.parametrize(("text", "left", "right", "symmetric", "eps"), few(CASES, 6))
 def test_no_certificate_is_below_an_error_that_was_seen(text, left, right, symmetric, eps) -> None:
     found = af.relation(text, left, right, eps, symmetric=symmetric)
     low, high = found.certificate.error
@@ -75,7 +76,7 @@ def test_no_certificate_is_below_an_error_that_was_seen(text, left, right, symme
     assert bare.record()["features_only"] is True
 
 
-@pytest.mark.parametrize("case", [0, 3, 7, 9])
+@pytest.mark.parametrize("case", few([0, 3, 7, 9], 2))
 def test_every_bound_is_above_the_error_of_spoilt_features(case: int) -> None:
     """Coefficients perturbed by 1e-12 to 1e-1: each of the three bounds stays above what is seen."""
     text, left, right, symmetric, eps = CASES[case]
@@ -221,7 +222,7 @@ def test_the_supremum_of_a_polynomial_is_never_missed() -> None:
     rng = np.random.default_rng(0)
     for shape in ((12, 3), (6, 5, 2)):
         c = rng.normal(size=shape)
-        t = [rng.uniform(-1, 1, 20000) for _ in shape[:-1]]
+        t = [rng.uniform(-1, 1, 4000) for _ in shape[:-1]]
         for k in range(len(t)):
             t[k][:2] = -1, 1
         assert (np.abs(contracted(c, t)).max(axis=0) <= sup_of_columns(c)).all()

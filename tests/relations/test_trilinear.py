@@ -118,7 +118,7 @@ def test_a_forged_form_is_refuted_or_refused(tmp_path: Path) -> None:
     assert af.verify(path).status is Status.UNDECIDED
     form.save(path)
     data, proved = path.read_bytes(), af.verify(path)
-    for where in range(9, len(data), max(1, len(data) // 60)):
+    for where in range(9, len(data), max(1, len(data) // 20)):
         path.write_bytes(data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :])
         with pytest.raises(af.AttnfunError):
             af.load(path)

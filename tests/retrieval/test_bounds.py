@@ -134,7 +134,7 @@ def test_the_beta_of_the_worked_example() -> None:
 
 @pytest.mark.parametrize(("n", "error"), [(2, 0.1), (128, 1e-3), (20, 0.02)])
 def test_the_failure_probability_of_uniform_utilities_is_what_is_seen(n: int, error: float) -> None:
-    u = np.sort(np.random.default_rng(0).random((40_000, n)), axis=1)
+    u = np.sort(np.random.default_rng(0).random((15_000, n)), axis=1)
     seen = int(np.count_nonzero(u[:, -1] - u[:, -2] <= 2 * error))
     low, high = clopper_pearson(seen, len(u), 1 - 1e-7)
     assert low <= uniform_failure(n, error) <= high

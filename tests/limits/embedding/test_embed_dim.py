@@ -14,6 +14,7 @@ import attnfun as af
 from attnfun.limits.embedding import EmbeddingDimension, Relevance, check_embedding, check_obstruction, load_embedding
 from attnfun.limits.embedding.separate import ceiling
 from limits.relations import intervals, of_rows, planted, random_sets, random_table, subsets
+from products import THOROUGH
 
 
 def holds(answer: EmbeddingDimension) -> None:
@@ -32,10 +33,11 @@ def holds(answer: EmbeddingDimension) -> None:
     assert answer.ceiling is None or answer.margin <= answer.ceiling
 
 
+@pytest.mark.drawn
 def test_random_relations_have_certificates_that_hold() -> None:
     rng = np.random.default_rng(8)
     dimensions = set()
-    for _ in range(25):
+    for _ in range(25 if THOROUGH else 9):
         answer = af.embed_dim(random_table(rng), table=[])
         holds(answer)
         dimensions.add(answer.upper)
@@ -50,7 +52,7 @@ def test_all_k_subsets_of_3k_or_more_need_exactly_2k(n: int, k: int) -> None:
 
 
 def test_intervals_and_nested_sets_are_closed() -> None:
-    answer = af.embed_dim(intervals(100, 50, 0), table=[])
+    answer = af.embed_dim(intervals(50, 25, 0), table=[])
     holds(answer)
     assert answer.lower == answer.upper == 2
     answer = af.embed_dim(np.tril(np.ones((30, 30))))
@@ -101,14 +103,14 @@ def test_bits_are_kept_or_refused() -> None:
     holds(answer)
     assert answer.bits <= 10
     with pytest.raises(af.Infeasible):
-        af.embed_dim(subsets(20, 2), dim=4, bits=3)
-    few = af.embed_dim(subsets(20, 2), dim=12, bits=5)
+        af.embed_dim(subsets(12, 2), dim=4, bits=3)
+    few = af.embed_dim(subsets(12, 2), dim=9, bits=5)
     holds(few)
-    assert few.bits <= 5 and few.dimension == 12
+    assert few.bits <= 5 and few.dimension == 9
 
 
 def test_the_same_request_gives_the_same_vectors() -> None:
-    first, second = (af.embed_dim(random_sets(30, 12, 3, 1), table=[]) for _ in range(2))
+    first, second = (af.embed_dim(random_sets(20, 10, 3, 1), table=[]) for _ in range(2))
     assert (first.queries == second.queries).all() and (first.documents == second.documents).all()
 
 

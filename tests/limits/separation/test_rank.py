@@ -17,6 +17,7 @@ from attnfun.limits.separation.energies import energies
 from attnfun.limits.separation.harmonics import harmonics, seen_harmonics
 from attnfun.limits.separation.rank import SETTINGS
 from limits.separation.closed_forms import sign_coefficient
+from products import THOROUGH
 
 TABLE = {  # (d, r): (lower, upper) for H = 1, 16, 256, 4096
     (8, 1): ((0.9142, 0.9142), (0.3042, 0.5124), (0.1815, 0.2408), (0.1079, 0.1355)),
@@ -102,9 +103,10 @@ def test_softmax_settings_exceed_their_truncated_sums() -> None:
         assert general - 1e-3 <= other <= general + rest + 1e-3
 
 
+@pytest.mark.drawn
 def test_order_and_monotony() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(6):
+    for _ in range(6 if THOROUGH else 2):
         dim = int(rng.integers(3, 60))
         rank = int(rng.integers(1, dim + 2))
         heads = int(2 ** rng.uniform(0, 30))
@@ -163,8 +165,8 @@ def test_random_directions_reach_the_upper_bound(dim: int, heads: int) -> None:
 
 
 def test_any_number_of_heads_in_any_dimension() -> None:
-    for rank in (1, 64, 2048, 4094, 4095, 4096, 5000):
-        for heads in (0, 1, 10**6, 10**200, 10**400, 10**5000):
+    for rank in (1, 2048, 4095, 4096, 5000):
+        for heads in (0, 1, 10**200, 10**5000):
             found = af.bounds.rank(4096, rank, heads)
             assert found.upper is not None and 0 <= found.lower <= found.upper <= 1
     assert af.bounds.rank(4096, 1, 10**5000).lower == 0.0
@@ -223,8 +225,10 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     assert record["heads_needed"] == expected.heads_needed and record["setting"] == "scalar"
     assert record["hypotheses"] and "2407.16153" in record["source"] and record["published"]
     picture = f"{tmp_path}/map.png"
-    assert main([*words, "--png", picture]) == 0
+    assert main(words) == 0
     assert "2.36e12" in capsys.readouterr().out
+    assert main(["bounds", "rank", "--dim", "8", "--rank", "2", "--heads", "16", "--png", picture]) == 0
+    capsys.readouterr()
     with open(picture, "rb") as file:
         assert file.read(8) == b"\x89PNG\r\n\x1a\n"
     assert main(["bounds", "rank", "--dim", "64", "--rank", "0", "--heads", "16"]) == 2

@@ -93,14 +93,15 @@ def exact_error(dim: int, points: int, beta: float, attends_self: bool, nodes: i
     steps_of_log = 24 * nodes
     logs = np.linspace(-18.0 - math.log(n), math.log(60.0), steps_of_log)
     total = np.zeros(len(theta))
+    distance, nearness, mass = 2 * (1 - t * s), 1 + s, chance * W
     for lam in np.exp(logs):
-        D = np.exp(-lam * W)
-        phi = 1 + np.sum(chance * np.expm1(-lam * W), axis=1)
-        phi = np.maximum(phi, 1e-300)
-        WD = chance * W * D
+        exponent = -lam * W
+        phi = np.maximum(1 + np.sum(chance * np.expm1(exponent), axis=1), 1e-300)
+        WD = mass * np.exp(exponent, out=exponent)
         inner = 2 * c * c * far * phi ** (n - 1)
-        m_2 = np.sum(2 * (1 - t * s) * WD * W, axis=1)
-        inner += (n - 1) * (m_2 + 2 * c * far * np.sum((1 + s) * WD, axis=1)) * phi ** (n - 2)
+        m_2 = np.sum(distance * WD * W, axis=1)
+        own = 2 * c * far * np.sum(nearness * WD, axis=1) if attends_self else 0.0
+        inner += (n - 1) * (m_2 + own) * phi ** (n - 2)
         if n >= 3:
             pair = (1 - t[:, 0] ** 2) * np.sum(WD, axis=1) ** 2 + np.sum(g * WD, axis=1) ** 2
             inner += (n - 1) * (n - 2) * pair * phi ** (n - 3)

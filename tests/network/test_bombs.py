@@ -23,6 +23,7 @@ from attnfun.language.function import Function
 from attnfun.language.squares import factored
 from counting import counted
 from gate.kinds import KINDS, Kind, resealed
+from products import few
 
 NODES = 24  # 2^24 paths, more than any limit of calls
 SQUARE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -172,7 +173,7 @@ def test_files_of_other_kinds_with_shared_nodes_take_bounded_work(tmp_path, caps
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kilobytes
 
 
-@pytest.mark.parametrize("which", [*(pytest.param(k, marks=pytest.mark.slow) for k in range(2)), 2])
+@pytest.mark.parametrize("which", few(range(3), 1))
 def test_rows_of_shared_nodes_take_bounded_work(tmp_path, which):
     """Files of sequences hold graphs; those of sets hold text, which the parser bounds."""
     path, kind = tmp_path / "made.safetensors", "sequence"

@@ -28,7 +28,7 @@ FITS = [
         method,
         small,
         marks=SLOW
-        if one.name == "relu-net" and (method, small) != ("partition", True) or one.name == "smooth" and not small
+        if (one.name == "relu-net" and (method, small) != ("partition", True)) or (one.name == "smooth" and not small)
         else (),
     )
     for one in EXAMPLES

@@ -360,7 +360,7 @@ def check_file(net: Approximant, case: Case, folder: Path) -> None:
 
 
 def check_determinism(name: str, net: Approximant, case: Case) -> None:
-    """The same bits again, of the first case of each construction and of slow ones; proofs come again in `check_file`."""
+    """The same bits again, of the first case of a construction and of slow ones; proofs come again in `check_file`."""
     if not (case.slow or case is CASES[name][0]):
         return
     again = af.compile(case.target, case.domain, case.eps, method=name, **case.options)

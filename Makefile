@@ -7,6 +7,9 @@ JOBS   ?= 2
 
 # Tests start many short processes: what is compiled once is not compiled again.
 unexport PYTHONDONTWRITEBYTECODE
+# Freed memory is kept for the next array, so that its pages need not be asked for again.
+export MALLOC_TRIM_THRESHOLD_ := 1000000000
+export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help

@@ -24,7 +24,12 @@ REFUSED = {
 }
 FITS = [
     pytest.param(
-        one.name, method, small, marks=SLOW if one.name == "relu-net" and not (small and method != "deep") else ()
+        one.name,
+        method,
+        small,
+        marks=SLOW
+        if (one.name == "relu-net" and (method, small) != ("partition", True)) or (one.name == "smooth" and not small)
+        else (),
     )
     for one in EXAMPLES
     for small in (False, True)

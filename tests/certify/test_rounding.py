@@ -294,7 +294,7 @@ def test_sums_that_overflow_have_no_finite_bound(dtype: str, size: float) -> Non
     assert certificate.status not in BOUNDS
 
 
-@pytest.mark.parametrize("method", ["partition", "bernstein"])
+@pytest.mark.parametrize("method", [pytest.param("partition", marks=pytest.mark.slow), "bernstein"])
 def test_compile_does_not_promise_what_overflows(method: str) -> None:
     try:
         net = af.compile("3e38*sin(x)", "x=-1:1", 1.5e37, dtype="float32", method=method)

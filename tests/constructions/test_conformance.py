@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attnfun.kinds.function.build import CONSTRUCTIONS
 from constructions import conformance as c
 
-PAIRS = [
-    pytest.param(name, case, id=f"{name}: {case.label}", marks=[pytest.mark.slow] if case.slow else [])
-    for name in CONSTRUCTIONS
-    for case in c.CASES.get(name, ())
-]
-BAD = [
-    pytest.param(name, case, id=f"{name}: {case.label}")
-    for name in CONSTRUCTIONS
-    for case in (*c.REFUSED.get(name, ()), *c.ALWAYS_REFUSED)
-]
+
+def parameter(name: str, case: c.Case) -> Any:
+    return pytest.param(name, case, id=f"{name}: {case.label}", marks=[pytest.mark.slow] if case.slow else [])
+
+
+PAIRS = [parameter(name, case) for name in CONSTRUCTIONS for case in c.CASES.get(name, ())]
+BAD = [parameter(name, case) for name in CONSTRUCTIONS for case in (*c.REFUSED.get(name, ()), *c.ALWAYS_REFUSED)]
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIONS)

@@ -19,6 +19,7 @@ from attnfun.kinds import NAMES, find
 from attnfun.learn.probe import measured
 from attnfun.network import store
 from house.requests import model
+from products import few
 from stored import load, save
 
 SEEDS = (0, 1)
@@ -120,7 +121,7 @@ def test_it_runs_in_torch(kind: str) -> None:
         assert one.to_torch() is not None
 
 
-@kinds
+@pytest.mark.parametrize("kind", few(NAMES, 5))
 def test_it_has_a_picture(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert len(model(kind, 0).plot(tmp_path / "m.png").axes) >= 1

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ import pytest
 from flint import arb
 
 import attnfun as af
-from attnfun.certify import moments
+from attnfun.certify import moments, reading
 from attnfun.certify.extension import require_extension
 from attnfun.certify.moments import _halved_top
 from attnfun.certify.view import Undecided
 from attnfun.errors import AttnfunError, Infeasible
-from attnfun.kinds.function.build import bernstein
+from attnfun.kinds.function.build import bernstein, partition
 from attnfun.kinds.function.build.compose import Compose
 from attnfun.kinds.function.build.interpolation import points_for
 from attnfun.kinds.function.build.plan import Request
@@ -578,3 +579,38 @@ def test_a_fraction_of_a_range_that_underflows_is_refused(seed: int) -> None:
         af.compile(target, domain={"x": (0, 1)}, eps=1e-3, relative=True)
     constant_ = af.compile(f"{rng.uniform(1, 9):.3f} + 0*x", domain={"x": (0, 1)}, eps=1e-3, relative=True)
     assert constant_.certificate.relative["range"] == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_operations_of_a_proof_by_cells_are_counted_before_it(
+    seed: int, count: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million cells with fifty operations each would take minutes; the nearest eps is within the count."""
+    rng = some(110 + seed)
+    waves = [f"sin({rng.uniform(-3, 3):.2f}*x+{rng.uniform(-1, 1):.2f}*y)" for _ in range(12)]
+    target, domain = "+".join(waves), {"x": (-1, 1), "y": (-1, 1)}
+    function = Function.read(target, Box(("x", "y"), (-1.0, -1.0), (1.0, 1.0)), None)
+    with pytest.raises(Infeasible, match="operations, more than") as why:
+        partition.Partition().plan(Request(function, rng.uniform(0.011, 0.012), math.inf, "float64"))
+    assert why.value.nearest is not None and count.steps < 60_000
+    monkeypatch.setattr(partition, "_OPERATIONS", 50_000)
+    with pytest.raises(Infeasible, match="operations, more than") as why:
+        af.compile(target, domain=domain, eps=0.2, method="partition")
+    assert why.value.nearest is not None
+    assert af.compile(target, domain=domain, **why.value.nearest).certificate.status.value == "proved"
+
+
+def test_a_range_that_has_no_effort_left_asks_no_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kink of a long nest would be compared with the target anew, each time through all kinks below it."""
+    rng, inner, asked, compare = some(112), "x", [0], reading.in_terms_of
+
+    def counted_compare(*args: Any) -> Any:
+        asked[0] += 1
+        return compare(*args)
+
+    monkeypatch.setattr(reading, "in_terms_of", counted_compare)
+    monkeypatch.setattr(reading, "Effort", partial(Effort, 0))
+    for _ in range(6):
+        inner = f"abs({rng.uniform(0.8, 1.3):.2f}*{inner}+{rng.uniform(-1, 1):.2f}*y-{rng.random():.2f})"
+    made = af.compile(inner, domain={"x": (-1, 1), "y": (-1, 1)}, eps=0.05, method="compose")
+    assert made.certificate.status.value == "proved" and not asked[0]

@@ -150,7 +150,8 @@ class Reading:
             low, high = self.units(argument)
         else:
             ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
-            if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
+            if self._effort.left > 0 and not is_tight(graph, box, low, high):
+                # the target may say it better: products are not written as squares
                 assert self.function.graph is not None
                 other = in_terms_of(self.program, argument, self.function.graph, box)
                 if other is not None:

@@ -52,6 +52,7 @@ _APART = 8  # least width of a cell, in distances of neighbouring numbers
 _STEPS = 4_000  # of the interval in a quick estimate
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
+_OPERATIONS = 5_000_000  # of the proof, on all cells together, whatever `max_keys` allows: past it takes minutes
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
 
 
@@ -125,6 +126,11 @@ class Partition(Construction):
                 some, near = "more than", None
             why = f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
             raise Infeasible(why + f"more than {request.max_keys:,}", near)
+        work = _work(request, cells)
+        if work > _OPERATIONS:
+            factor = (work / _OPERATIONS) ** (1 / len(cells)) * 1.1
+            why = f"partition: a proof on {keys:,} cells takes about {work:,} operations, more than {_OPERATIONS:,}"
+            raise Infeasible(why, {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"})
         if _blur(request, cells) > _BLURRED:
             why = f"partition: {max(cells):,} cells an axis would be needed, and at such a number logits that round in "
             why += f"{request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell"
@@ -150,6 +156,15 @@ class Partition(Construction):
             if best[0] <= 0.97 * request.eps:
                 return Grid((count,), (best[1],))
         return None
+
+
+def _work(request: Request, cells: tuple[int, ...]) -> int:
+    """Operations on the product cells of all nodes: a node costs as many as there are cells on its own axes."""
+    own: list[frozenset[str]] = []
+    for node in request.function.graph.nodes if request.function.graph is not None else ():
+        own.append(frozenset({str(node.value)} if node.op == "var" else ()).union(*(own[a] for a in node.args)))
+    counts = dict(zip(request.function.box.names, cells, strict=True))
+    return sum(math.prod(counts[name] for name in names) for names in own)
 
 
 def build_grid(request: Request, grid: Grid) -> Network:

@@ -52,7 +52,7 @@ _APART = 8  # least width of a cell, in distances of neighbouring numbers
 _STEPS = 4_000  # of the interval in a quick estimate
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
-_OPERATIONS = 5_000_000  # of the proof, on all cells together, whatever `max_keys` allows: past it takes minutes
+_OPERATIONS = 40_000_000  # of the proof, on all cells together, whatever `max_keys` allows: past it takes minutes
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
 
 

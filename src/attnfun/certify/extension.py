@@ -55,9 +55,8 @@ def require_same(program: Graph, function: Function) -> None:
     With a source: the program is defined and continuous, and equal to the source wherever that is defined but for a
     thin set; so is function.graph.
     """
-    assert function.graph is not None
     if function.source is None or _is_line(function):
-        same_function(program, function.graph, function.box)
+        same_function(program, function.formula, function.box)
         return
     require_defined(program, function.box)
     _require_agreement(program, function.source, function.box)

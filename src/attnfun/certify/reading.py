@@ -151,8 +151,7 @@ class Reading:
         else:
             ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
             if not is_tight(graph, box, low, high):  # the target may say it better: products are not written as squares
-                assert self.function.graph is not None
-                other = in_terms_of(self.program, argument, self.function.graph, box)
+                other = in_terms_of(self.program, argument, self.function.formula, box)
                 if other is not None:
                     ((a, b),) = range_of(other, box, within=(least, most), effort=self._effort)
                     low, high = max(low, a), min(high, b)

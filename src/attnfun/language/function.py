@@ -62,6 +62,12 @@ class Function(Target):
         return cls(whole, box, outputs, source=None if whole is graph else graph)
 
     @property
+    def formula(self) -> Graph:
+        """`graph`, where it is known to be an expression."""
+        assert self.graph is not None
+        return self.graph
+
+    @property
     def expression(self) -> Graph | None:
         """What was asked for, as it is stored and shown."""
         return self.graph if self.source is None else self.source
@@ -334,14 +340,13 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
     """A witnessed range, for relative tolerances: (width, x⁺, x⁻) with f(x⁺) − f(x⁻) ≥ width proved at these float64
     points; of several outputs the narrowest that varies. Of a constant the two points are one.
     """
-    assert function.graph is not None
     widths = []
     for o in range(len(function.outputs)):
         # floats may not see a variation far below the values' size: a few more points, told apart by balls alone
         points = [_extreme(function, o, 1.0), _extreme(function, o, -1.0)]
         points += [function.box.low_array, function.box.high_array, *function.box.sample(6, np.random.default_rng(0))]
         with precision(256):
-            values = [values_at_point(function.graph, function.box.names, x)[o] for x in points]
+            values = [values_at_point(function.formula, function.box.names, x)[o] for x in points]
             kept = [i for i, v in enumerate(values) if v.is_finite()]
             if not kept:
                 continue

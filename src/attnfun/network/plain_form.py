@@ -4,8 +4,6 @@ In the cross and joint forms every head has its own keys, so none is shut out; t
 In the self form all constant tokens stand in one sequence with the points (`literal.py`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest, require

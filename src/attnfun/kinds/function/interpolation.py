@@ -75,11 +75,10 @@ def interpolation(
         raise InvalidRequest(f"query={query!r:.60}: an affine form of the variables, as text, is needed")
     box = Box.parse(domain)
     function = Function.read(_clip(parse(query, box.names), a, b), box)
-    assert function.graph is not None
-    require_defined(function.graph, box)
+    require_defined(function.formula, box)
     claim = grid.claim * (1.0 if box.dim == 1 else _ROOM)
     request = Request(function, claim, math.inf, dtype)
-    network = build_units(request, single_clip(function.graph, box).forms, (grid_fit(grid, dtype),), box.dim == 1)
+    network = build_units(request, single_clip(function.formula, box).forms, (grid_fit(grid, dtype),), box.dim == 1)
     certificate = prove(network, function, eps=claim, construction="interpolation", report=progress)
     if certificate.status is not Status.PROVED:
         nearest = {"dtype": "float64"} if dtype == "float32" else None

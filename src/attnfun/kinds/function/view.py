@@ -49,13 +49,12 @@ def subjects(model: Approximant, eps: float | None) -> tuple[str, list[Subject],
     return looked_at(model.weights, model.target, asked, model.certificate.norm)
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Function]) -> Lesson:
     """The shape of `given` (a model, a network or an architecture) towards the asked function."""
     from attnfun.learn.torch_function import FunctionProblem
 
     ask.no_towers()
     function = ask.target
-    assert isinstance(function, Function)
     architecture = given if isinstance(given, Architecture) else given.architecture
     if not isinstance(architecture, Architecture):
         raise InvalidRequest(f"a {type(given).__name__} has no architecture that computes a function")

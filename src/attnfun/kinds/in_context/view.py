@@ -288,7 +288,6 @@ def record(model: InContextSolver) -> dict[str, Any]:
     }
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[InContextTask]) -> Lesson:
     """The shape of `given` (a model or an architecture), all of it free, towards the asked task."""
-    assert isinstance(ask.target, InContextTask)
     return token_lesson(given, ask, reads=slice(2 * ask.target.examples, None))

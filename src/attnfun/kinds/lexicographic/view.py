@@ -60,13 +60,11 @@ def record(model: LexicographicHead) -> dict[str, Any]:
     return told | {"hypotheses": list(model.certificate.hypotheses)}
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[BestKey]) -> Lesson:
     """All weights but a cascade's constant token; the best network is that of least loss, as something is decided."""
-    target = ask.target
-    assert isinstance(target, BestKey)
 
     def wanted(best: Any) -> Any:
-        return np.repeat(best[:, None], target.keys_drawn, axis=1)
+        return np.repeat(best[:, None], ask.target.keys_drawn, axis=1)
 
     return token_lesson(given, ask, held=_held, wanted=wanted, chosen_by="loss")
 

@@ -101,15 +101,13 @@ def record(model: Neighbours) -> dict[str, Any]:
     return told | {"predicted": asdict(model.predicted), "limit": model.limit, "width": model.network.width}
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[PointsOnSphere]) -> Lesson:
     """A model in its own shape, with its gates, or an architecture with all weights free."""
-    target = ask.target
-    assert isinstance(target, PointsOnSphere)
     request: dict[str, Any] = {"eps": None}
     if ask.architecture is None:
         request |= {key: value for key, value in given.request.items() if key in _KEPT}
         request |= {"construction": given.method}
-    read = slice(None) if target.every else slice(-1, None)
+    read = slice(None) if ask.target.every else slice(-1, None)
     return token_lesson(given, ask, held=gates, request=request, reads=read, chosen_by="loss")
 
 

@@ -273,7 +273,7 @@ class Side:
     reads: Reading
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Any]) -> Lesson:
     """The towers of a model of a relation of two or three variables, or those of `widths`."""
     ask.no_noise()
     problem = _problem(given.weights, ask)
@@ -291,11 +291,11 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     return Lesson(ask.target, replace(problem, origin=origin), problem.weights)
 
 
-def _problem(weights: Any, ask: Ask) -> TowerProblem:
+def _problem(weights: Any, ask: Ask[Any]) -> TowerProblem:
     """What is to be trained, with the towers that are there already as its origin."""
     from attnfun.kinds.relation.torch_towers import TowerProblem
 
-    target: Any = ask.target
+    target = ask.target
     if ask.widths is not None:
         sides, signs = _perceptrons(weights, target, ask.widths, weights.rank if ask.rank is None else ask.rank)
         return TowerProblem(target, sides, signs)

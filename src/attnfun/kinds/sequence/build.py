@@ -417,8 +417,7 @@ class Stages:
         if way == "auto" and self.each is not None:
             limits["max_layers"] = self.each
         if self.quick:
-            assert function.graph is not None
-            require_defined(function.graph, function.box)
+            require_defined(function.formula, function.box)
             request = Request(function, eps, math.inf, self.dtype, self.seed, **limits)
             construction, plan = choose(request, way).plans[0]
             self.say(f"building {plan.keys:,} keys ({construction.name})")

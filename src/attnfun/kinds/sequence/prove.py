@@ -181,8 +181,7 @@ class SequenceProof:
         ends = {c: (k.low, k.high) if c in own else (k.least, k.most) for c, k in read.items()}
         errors = np.array([0.0 if c in own else k.error for c, k in read.items()])
         function = Function.of(graph, Box.parse(ends), network.outputs)
-        assert function.graph is not None
-        carried = _carried(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))
+        carried = _carried(function.formula, function.box, errors, 1e-3 * (self.eps or 0.0))
         provided(math.isfinite(carried), "what the errors of the features do to the target could not be bounded")
         allowance = _regrouping(network, self.n + self.memory)
         rest = None if self.eps is None or not final else self.eps - carried - allowance
@@ -191,7 +190,7 @@ class SequenceProof:
         provided(math.isfinite(certificate.error[1]), certificate.reason or "a network could not be proved")
         rounding = float(certificate.parts.get("rounding", 0.0))
         construction = math.nextafter(max(certificate.error[1] - rounding, 0.0), math.inf)
-        spans = [] if final else range_of(function.graph, function.box)
+        spans = [] if final else range_of(function.formula, function.box)
         ranges = tuple(widened(a, b, 0.0, False, False) for a, b in spans)
         return Part(construction, carried, rounding + allowance, certificate.method, ranges)
 

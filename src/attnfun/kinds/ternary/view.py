@@ -65,12 +65,11 @@ def subjects(model: TrilinearForm, eps: float | None) -> Found:
     return tower_subjects(model, eps)
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Ternary]) -> Lesson:
     """Other coefficients in the shape of a form; with `widths`, and of towers, as for a relation of two variables."""
     from attnfun.kinds.ternary.torch_trilinear import FormProblem
 
     target, own = ask.target, given.weights
-    assert isinstance(target, Ternary)
     if not isinstance(own, Trilinear) or ask.widths is not None or ask.rank is not None:
         return towers(given, ask)
     ask.no_noise()

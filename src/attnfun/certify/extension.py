@@ -23,9 +23,8 @@ A source that is a broken line (`vertices`) is defined everywhere and equal to i
 from attnfun.certify.identity import same_function
 from attnfun.certify.normal_form import MAX_STEPS
 from attnfun.certify.view import Undecided
-from attnfun.language import Builder, Graph
+from attnfun.language import Box, Builder, Graph
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.ratio import with_divisors
 from attnfun.language.removable import extension_of, require_dense, require_thin

@@ -13,9 +13,8 @@ from flint import arb
 
 from attnfun.certify.identity import in_terms_of
 from attnfun.certify.view import Undecided, provided
-from attnfun.language import BallAlgebra, Builder, Graph, run
+from attnfun.language import BallAlgebra, Box, Builder, Graph, run
 from attnfun.language.definedness import natural_domain
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.graph import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of

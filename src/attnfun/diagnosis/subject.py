@@ -25,10 +25,8 @@ import numpy as np
 
 from attnfun.language import ArrayAlgebra, run
 from attnfun.learn.probe import off
-from attnfun.network import Head, Network, ReluBlock
-from attnfun.network.evaluate import evaluate, evaluate_head, stream
+from attnfun.network import Head, Layer, Network, ReluBlock, evaluate, evaluate_head, stream
 from attnfun.network.head import Array
-from attnfun.network.network import Layer
 
 
 @dataclass(frozen=True, eq=False)

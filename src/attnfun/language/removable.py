@@ -26,11 +26,10 @@ from functools import lru_cache
 import numpy as np
 
 from attnfun.errors import AttnfunError, Infeasible
-from attnfun.language import BallAlgebra, Builder, Graph, Kink, Node, SeriesAlgebra, precision, run, run_all
+from attnfun.language import BallAlgebra, Box, Builder, Graph, Kink, Node, SeriesAlgebra, precision, run, run_all
 from attnfun.language.arrays import values_at
 from attnfun.language.canonical import canonical
 from attnfun.language.definedness import Condition, conditions, require_conditions
-from attnfun.language.domain import Box
 from attnfun.language.enclosures import Ball, ball, lower, point_balls, upper
 from attnfun.language.graph import MAX_EXPONENT, NOT_ANALYTIC, Ratio
 from attnfun.language.series import series_length

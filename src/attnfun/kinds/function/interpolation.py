@@ -23,9 +23,8 @@ from attnfun.kinds.function.build.interpolation import MOST_KEYS, build_units
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, grid_fit
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.function.view import Approximant
-from attnfun.language import Builder, Graph, parse
+from attnfun.language import Box, Builder, Graph, parse
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.numbers import number, one_of, whole_number
 from attnfun.network import evaluate

@@ -28,9 +28,8 @@ from attnfun.kinds.relation.prove_towers import score_error
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.terms import Expansion, expansion_of
 from attnfun.kinds.relation.witness import bounded, seen_at
-from attnfun.language import BallAlgebra, Graph, precision, run
+from attnfun.language import BallAlgebra, Box, Graph, precision, run
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_uppers, balls
 from attnfun.language.ranges import range_of
 from attnfun.search import Say

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import ArrayAlgebra, Graph, parse, run
+from attnfun.language import ArrayAlgebra, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.function import Function
-from attnfun.language.graph import Node
 from attnfun.language.target import Target
 
 

@@ -30,9 +30,8 @@ from attnfun.language.domain import Box
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.learn.weights import joined
 from attnfun.model import Model
-from attnfun.network import Architecture, AxisShape, HeadShape, Network
+from attnfun.network import Architecture, AxisShape, HasPlain, HeadShape, Network, Plain
 from attnfun.network.head import Array, Of
-from attnfun.network.plain import HasPlain, Plain
 
 if TYPE_CHECKING:
     from attnfun.kinds.relation.torch_towers import TowerProblem

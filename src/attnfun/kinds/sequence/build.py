@@ -43,9 +43,8 @@ from attnfun.kinds.function.verb import compile
 from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread
 from attnfun.kinds.sequence.prove import output_name
 from attnfun.kinds.sequence.target import Definition, SequenceMap, entry, meaning, source_name
-from attnfun.language import Graph
+from attnfun.language import Box, Graph
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.ranges import range_of
 from attnfun.language.slopes import change_bound, slope_bounds

@@ -36,8 +36,7 @@ from attnfun.kinds.function.prove import prove
 from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.prove_gathering import Known, aggregate, copies, widened
 from attnfun.kinds.sequence.target import OfTokens, SequenceMap, meaning, run_sequence, source_name
-from attnfun.language import BallAlgebra, Graph, precision
-from attnfun.language.domain import Box
+from attnfun.language import BallAlgebra, Box, Graph, precision
 from attnfun.language.enclosures import abs_lower
 from attnfun.language.function import Function
 from attnfun.language.ranges import range_of

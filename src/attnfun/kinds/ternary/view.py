@@ -9,8 +9,7 @@ from attnfun.kinds.relation.view import Found, Ranked, told
 from attnfun.kinds.relation.view import lesson as towers
 from attnfun.kinds.relation.view import subjects as tower_subjects
 from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
-from attnfun.language import Graph
-from attnfun.language.domain import Box
+from attnfun.language import Box, Graph
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.network.head import Of
 from attnfun.search import Goal, certified

@@ -30,8 +30,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible
 from attnfun.language.numbers import whole_number
-from attnfun.limits.embedding import curve
-from attnfun.limits.embedding.check import Obstruction, check_embedding, check_obstruction
+from attnfun.limits.embedding import Obstruction, check_embedding, check_obstruction, curve
 from attnfun.limits.embedding.circulant import frequency_search
 from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
 from attnfun.limits.embedding.files import read_any, save

@@ -19,8 +19,7 @@ from fractions import Fraction
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.function.build.compose_program import step_graph
 from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine, constants
-from attnfun.language import ArrayAlgebra, Builder, Graph, run
-from attnfun.language.domain import Box
+from attnfun.language import ArrayAlgebra, Box, Builder, Graph, run
 from attnfun.language.graph import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 

@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 from flint import arb, fmpz
-from numpy.typing import NDArray
 
 from attnfun.language.enclosures import upper
 from attnfun.network import Axis, Head, Network
-
-Array = NDArray[np.float64]
+from attnfun.network.head import Array as Array
 
 
 class Undecided(Exception):

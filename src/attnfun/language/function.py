@@ -21,7 +21,7 @@ from attnfun.language.balls import values_at_point
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import lower
 from attnfun.language.mlp import read_mlp
-from attnfun.language.numbers import positive
+from attnfun.language.numbers import positive, reals
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
@@ -143,10 +143,7 @@ class Function(Target):
 
         `outside`: "raise", "clamp" or "allow" for points outside the domain.
         """
-        try:
-            points = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
+        points = reals("points", X)
         d = self.box.dim
         single = points.ndim == 1 and len(points) == d and d > 1
         if d == 1 and points.ndim == 1:

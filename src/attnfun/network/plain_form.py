@@ -32,11 +32,10 @@ def of_network(network: Network, dtype: str, form: str = "cross", second: tuple[
     }
     if form == "self":
         own = literal(network, "self", dtype=dtype)
-        heads = [[PlainHead(h.name, h.query, h.key, h.value, h.output) for h in layer.heads] for layer in own.layers]
         return Plain(
             coordinates=own.coordinates,
             terms=(Term(embed=own.embed[0]),),
-            layers=tuple(PlainLayer(tuple(each)) for each in heads),
+            layers=tuple(PlainLayer(layer.heads) for layer in own.layers),
             readout=own.readout,
             constant=own.constant,
             tokens=own.tokens,

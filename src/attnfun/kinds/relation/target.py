@@ -16,6 +16,7 @@ from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.language import ArrayAlgebra, Graph, Node, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.function import Function
+from attnfun.language.numbers import reals
 from attnfun.language.target import Target
 
 
@@ -175,10 +176,7 @@ def graph_of(target: Any, box: Box) -> Graph:
 
 def points_of(X: Any, box: Box) -> Array:
     """(n, variables), columns in the box's order; of one variable (n,) too."""
-    try:
-        points = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
+    points = reals("points", X)
     if box.dim == 1 and points.ndim == 1:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] != box.dim:

@@ -33,7 +33,7 @@ from attnfun.errors import InvalidRequest, require
 from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import is_name
-from attnfun.language.numbers import whole_number
+from attnfun.language.numbers import reals, whole_number
 from attnfun.language.target import Target
 from attnfun.network.tokens import sample_size
 
@@ -84,10 +84,7 @@ class OfTokens(Target):
     def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
         """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
         what, shape = self.draws_what, (self.count, self.box.dim)
-        try:
-            array = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"{what} {X!r:.60}: an array of numbers is needed") from None
+        array = reals(what, X)
         if array.shape == shape[:1] and self.box.dim == 1:
             array = array[:, None]
         single = array.ndim == 2

@@ -23,10 +23,9 @@ from functools import cached_property
 
 import numpy as np
 
-from attnfun.language import ArrayAlgebra, run
+from attnfun.language import Array, ArrayAlgebra, run
 from attnfun.learn.probe import off
 from attnfun.network import Head, Layer, Network, ReluBlock, evaluate, evaluate_head, stream
-from attnfun.network.head import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ import numpy as np
 
 from attnfun.kinds.relation.core import factors_of, plain_core
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import BallAlgebra, Graph, precision, run
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, BallAlgebra, Box, Graph, precision, run
 from attnfun.language.enclosures import point_balls, upper
 
 _U = 2.0**-53

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import ArrayAlgebra, Graph, Node, parse, run
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, ArrayAlgebra, Box, Graph, Node, parse, run
 from attnfun.language.function import Function
 from attnfun.language.numbers import reals
 from attnfun.language.target import Target

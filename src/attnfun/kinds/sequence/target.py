@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
-from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
-from attnfun.language.domain import Array, Box
+from attnfun.language import Algebra, Array, ArrayAlgebra, Box, Builder, Graph, parse, run
 from attnfun.language.graph import is_name
 from attnfun.language.numbers import reals, whole_number
 from attnfun.language.target import Target

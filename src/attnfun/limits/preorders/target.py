@@ -18,8 +18,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation, joined
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, ArrayAlgebra, BallAlgebra, Box, Builder, Graph, parse, precision, run
 from attnfun.language.enclosures import lower, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.network.head import frozen

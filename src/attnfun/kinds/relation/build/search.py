@@ -16,9 +16,8 @@ from attnfun.kinds.relation.prove_coefficients import padded
 from attnfun.kinds.relation.prove_features import Parts, construction_error, factor_weights, rounding, take_apart
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import TowerWeights
-from attnfun.language import BallAlgebra, precision, run
+from attnfun.language import Array, BallAlgebra, precision, run
 from attnfun.language.enclosures import abs_lower, point_balls
-from attnfun.network.head import Array
 from attnfun.search import Proposal, Proposals, Say
 
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.diagnosis.subject import Subject
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.slopes import slope_bounds
@@ -44,8 +44,7 @@ def looked_at(
 
 def of_another(network: Network, target: Any, box: Box) -> tuple[Network, Function]:
     """The network without labels, which are those of another target, and the function it is to be judged by."""
-    if target is None:
-        raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
+    require(target is not None, "the target is a Python function that is not in the file; pass it as target")
     try:
         function = Function.read(target, box)
     except InvalidRequest:

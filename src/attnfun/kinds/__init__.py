@@ -14,7 +14,7 @@ from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import DamagedFile, require
 
 NAMES = (
     *("function", "sequence", "set", "relation", "ternary", "retrieval", "in_context"),
@@ -106,8 +106,7 @@ class Kind:
     def loaded(self, part: str) -> Any:
         """The object that a field names."""
         where = getattr(self, part)
-        if not where:
-            raise InvalidRequest(f"a model of the kind {self.name} has no {part}")
+        require(where, f"a model of the kind {self.name} has no {part}")
         return named(where)
 
     @property
@@ -156,8 +155,7 @@ _KNOWN: dict[str, Kind] = {}
 
 def register(kind: Kind) -> None:
     """Make a kind known that has no folder here."""
-    if kind.name in NAMES:
-        raise InvalidRequest(f"there is a kind {kind.name} already")
+    require(kind.name not in NAMES, f"there is a kind {kind.name} already")
     _KNOWN[kind.name] = kind
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.kinds.lexicographic.pattern import BETA
 from attnfun.kinds.lexicographic.prove import is_single, proof, winner_weight
 from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
@@ -47,8 +47,7 @@ class LexicographicHead(TokenModel[BestKey]):
         """A lower bound of the weight that the best of n keys gets, in real arithmetic."""
         whole_number("n", n, 1, self.most_keys)
         found = proof(self.target, self.weights)
-        if found.reason is not None:
-            raise InvalidRequest(f"nothing is proved of these weights: {found.reason}")
+        require(found.reason is None, f"nothing is proved of these weights: {found.reason}")
         single = is_single(self.weights)
         return winner_weight(self.levels, self.target.coordinates, BETA[self.dtype][not single], int(n), single)
 

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, feasible
 from attnfun.kinds.function.build import Request, choose
 from attnfun.kinds.function.verb import compile
 from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread
@@ -217,8 +217,7 @@ def aggregate_head(d: Definition, names: Sequence[str], tokens: int, error: floa
         key[place] = sign = 1.0 if d.kind == "max" else -1.0
         if tokens > 1:
             beta = float(rounded([lack(tokens) / (2 * error)], dtype)[0]) if error > 0 else math.inf
-            if not 0 < beta < math.inf:
-                raise Infeasible(f"a {d.kind} to within {error:.3g} needs logits that {dtype} cannot hold")
+            feasible(0 < beta < math.inf, f"a {d.kind} to within {error:.3g} needs logits that {dtype} cannot hold")
             key[place], offset = sign * beta, sign * lack(tokens) / (2 * beta)
     shown = f"{d.kind}({', '.join(d.args)})"
     return GatherHead(shown, (d.name,), None, rounded(key, dtype), rounded(value, dtype), rounded([offset], dtype))

@@ -113,8 +113,7 @@ class OfTokens(Target):
     def against(self, given: Any) -> Self:
         kind: Any = type(self)
         other = kind.read(given, self.box, self.count)
-        if other != self:
-            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+        require(other == self, f"the file is about {self.text[:150]}, not about {other.text[:150]}")
         return self
 
     def fits(self, weights: Any) -> str:
@@ -295,8 +294,7 @@ def run_sequence(
                 if one:  # a token that nothing has fetched is needed by nobody
                     one[d.name] = run(d.graph, algebra, {**shared, **one})[0]
         else:
-            if not all(local):
-                raise InvalidRequest(f"{d.kind}({', '.join(d.args)}) needs every token")
+            require(all(local), f"{d.kind}({', '.join(d.args)}) needs every token")
             turned = [*local[first:], *local[:first]]
             columns = [[{**shared, **one}[name] for one in turned] for name in d.args]
             shared[d.name] = _aggregate(d.kind, algebra, columns)

@@ -44,8 +44,7 @@ class Preorder:
     @classmethod
     def read(cls, utility: Any, prefers: Any, keys: Any, queries: Any) -> Preorder:
         """From a utility (text, Graph, NumPy function of all variables) or a comparison callable, and the boxes."""
-        if keys is None:
-            raise InvalidRequest("a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
+        require(keys is not None, "a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
         box, asked = Box.parse(keys), None if queries is None else Box.parse(queries)
         if utility is None:
             require(callable(prefers), f"prefers={prefers!r:.60}: a function (query, a, b), true iff a is no worse")

@@ -58,3 +58,9 @@ def feasible(condition: object, why: str, nearest: Mapping[str, Any] | None = No
     """What a construction needs: Infeasible, with the nearest request if one is known, where it does not hold."""
     if not condition:
         raise Infeasible(why, nearest)
+
+
+def intact(condition: object, why: str) -> None:
+    """What a file needs: DamagedFile with the sentence where the condition does not hold."""
+    if not condition:
+        raise DamagedFile(why)

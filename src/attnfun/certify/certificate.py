@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from attnfun.errors import DamagedFile
+from attnfun.errors import DamagedFile, intact
 from attnfun.network.claim import Claim
 
 
@@ -213,6 +213,5 @@ def read_back(meta: Mapping[str, Any], dtype: str, text: str, domain: str) -> tu
 def story_of(meta: Mapping[str, Any]) -> dict[str, Any]:
     """What the file tells of its making; DamagedFile where that is no record."""
     story = meta.get("story") or {}
-    if not (isinstance(story, dict) and isinstance(story.get("methods", {}), dict)):
-        raise DamagedFile("the file's story cannot be read")
+    intact(isinstance(story, dict) and isinstance(story.get("methods", {}), dict), "the file's story cannot be read")
     return dict(story)

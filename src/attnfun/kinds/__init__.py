@@ -14,7 +14,7 @@ from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
-from attnfun.errors import DamagedFile, require
+from attnfun.errors import intact, require
 
 NAMES = (
     *("function", "sequence", "set", "relation", "ternary", "retrieval", "in_context"),
@@ -162,8 +162,7 @@ def register(kind: Kind) -> None:
 def find(name: Any) -> Kind:
     """The kind of this name; DamagedFile for one that nobody knows."""
     if name not in _KNOWN:
-        if name not in NAMES:
-            raise DamagedFile(f"the file is of a kind {name!r:.40} that is not known here")
+        intact(name in NAMES, f"the file is of a kind {name!r:.40} that is not known here")
         _KNOWN[name] = import_module(f"attnfun.kinds.{name}").KIND
     return _KNOWN[name]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.errors import DamagedFile, InvalidRequest, intact, require
 from attnfun.language import Array, ArrayAlgebra, Box, Graph, Node, parse, run
 from attnfun.language.function import Function
 from attnfun.language.numbers import reals
@@ -158,8 +158,7 @@ class Relation(Sides):
         try:
             left, right = Box.parse(str(data["left"])), Box.parse(str(data["right"]))
             graph = Graph.from_json(data.get("graph"))
-            if not set(graph.variables) <= {*left.names, *right.names}:
-                raise DamagedFile("the file's relation does not fit its domain")
+            intact(set(graph.variables) <= {*left.names, *right.names}, "the file's relation does not fit its domain")
             return cls(graph, left, right, data["symmetric"])
         except (KeyError, InvalidRequest) as error:
             raise DamagedFile(f"the file's relation cannot be read ({error})") from None

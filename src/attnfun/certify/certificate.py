@@ -115,6 +115,15 @@ class Certificate:
         """Whether `error[1]` is, or is said by the file to be, a measurement and no bound."""
         return Status.SAMPLED in (self.status, self.claimed)
 
+    def told(self, *proved: str) -> list[str]:
+        """`proved`, sentences of a bound, the first after the heading; or the heading and why there is none."""
+        return [self.heading + proved[0], *proved[1:]] if self.bounds else [f"{self.heading}: {self.unproved}."]
+
+    @property
+    def unproved(self) -> str:
+        """Why nothing, or no more, is proved."""
+        return self.reason or self.status.meaning
+
     def to_json(self) -> dict[str, Any]:
         """As a record; `verified` is false, and `claimed` the status in the file, where it was read from one."""
         own: dict[str, Any] = {"status": self.status.value, **self._facts(), "verified": self.verified}

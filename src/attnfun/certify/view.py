@@ -74,6 +74,11 @@ class LineAxis:
         logits = (self.w * x + self.c)[:, None] * self.slopes + self.biases
         return np.asarray(np.exp(logits - logits.max(axis=1, keepdims=True)))
 
+    def logits(self, x: float) -> tuple[Array, Array]:
+        """(keys,) the logits at one point in plain floats, and how far they may be off."""
+        size = np.abs(self.slopes) * (abs(self.w * x) + abs(self.c)) + np.abs(self.biases)
+        return self.slopes * (self.w * x + self.c) + self.biases, 8 * 2.0**-53 * size
+
     @cached_property
     def lattice_step(self) -> float | None:
         """τ if slopes_j = slopes_0 + τ j holds exactly, else None."""

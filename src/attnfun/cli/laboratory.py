@@ -95,7 +95,8 @@ def reproduced(
     if show:
         return listed(names)
     require(not (quick and full), "--quick and --full: write one of them")
-    require(names, "no study is named: write a name, several, or all (attnfun reproduce --list shows them)")
+    if not names:
+        raise InvalidRequest("no study is named: write a name, several, or all (attnfun reproduce --list shows them)")
     if "all" in names and len(names) > 1:
         raise InvalidRequest(f"all, and {' '.join(name for name in names if name != 'all')}: write one or the other")
     require(jobs is None or cluster is None, "--jobs counts processes of this machine: leave it out with --cluster")

@@ -129,7 +129,7 @@ TOKENS = ("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTr
 
 def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOKENS, **more: str) -> Kind:
     """A kind of networks on tokens, each part in the module of its name; words and, by default, lesson in the view."""
-    more = {"subjects": "attnfun.diagnosis.tokens:subjects", "lesson": "view", **more}
+    more = {"subjects": "attnfun.diagnosis.plain:of_tokens", "lesson": "view", **more}
     return folder_kind(name, target, view, weights, **more)
 
 

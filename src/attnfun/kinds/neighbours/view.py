@@ -83,11 +83,8 @@ def explain(model: Neighbours) -> str:
     lines = [f"{model.target.text}, {model.target.domain}."]
     size = f"{cost.layers} layers, {cost.heads:,} heads of rank at most {cost.rank:,}, width {model.network.width:,}"
     lines.append(f"{size}, {cost.parameters:,} parameters, {model.dtype}; {made}.")
-    if c.bounds:
-        lines.append(f"{c.heading}: the mean squared error is at most {c.error[1]:.4g}.")
-        lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
-    else:
-        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
+    bound = f": the mean squared error is at most {c.error[1]:.4g}."
+    lines += c.told(bound, f"Hypotheses: {'; '.join(c.hypotheses)}.")
     if said.error is not None:
         how = f": {said.how}" if c.verified else ""
         lines.append(f"Predicted, not a bound: {said.error:.4g} ± {said.uncertainty:.1g}, of {said.of}{how}.")

@@ -164,10 +164,8 @@ def explain(model: RelationApproximant) -> str:
 
 def told(c: Certificate, proved: str = "the error is at most {:.4g}; {}") -> str:
     """What is proved, or why nothing is; `proved` is said of the bound and of what was asked for."""
-    if not c.bounds:
-        return f"{c.heading}: {c.reason or c.status.meaning}."
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-    return f"{c.heading} ({c.method}): {proved.format(c.error[1], asked)}."
+    return c.told(f" ({c.method}): {proved.format(c.error[1], asked)}.")[0]
 
 
 def record(model: RelationApproximant) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from flint import arb
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, hypotheses
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Undecided, provided
-from attnfun.errors import AttnfunError
+from attnfun.errors import AttnfunError, present
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.prove_gathering import Known, aggregate, copies, widened
@@ -107,9 +107,7 @@ class SequenceProof:
             else:
                 self._inner(stage)
             self._require_held()
-        if worst is None:
-            raise Undecided("no stage writes the outputs")
-        return worst
+        return present(worst, Undecided("no stage writes the outputs"))
 
     def _require_held(self) -> None:
         """No coordinate may overflow, read or not: 0 times infinity is no 0."""

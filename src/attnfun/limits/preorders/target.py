@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest, require
+from attnfun.errors import InvalidRequest, present, require
 from attnfun.kinds.relation.target import Relation, joined
 from attnfun.language import Array, ArrayAlgebra, BallAlgebra, Box, Builder, Graph, parse, precision, run
 from attnfun.language.enclosures import lower, point_balls, upper
@@ -135,9 +135,7 @@ class Preorder:
 
     @property
     def _graph(self) -> Graph:
-        if self.graph is None:
-            raise InvalidRequest("a comparison callable has no utility of its own")
-        return self.graph
+        return present(self.graph, InvalidRequest("a comparison callable has no utility of its own"))
 
     def _environment(self, query: Array | None, K: Array) -> dict[str, Array]:
         env = {name: K[:, k] for k, name in enumerate(self.keys.names)}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest, NotPositive, require
+from attnfun.errors import Infeasible, InvalidRequest, NotPositive, present, require
 from attnfun.kinds.relation.build.inner import Inner, inner_networks, on_top
 from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.features import Block, Features
@@ -227,9 +227,7 @@ def _least(ask: Ask, parts: Parts, eps: float) -> tuple[Features, str]:
             continue
         if best is None or found.rank < best[0].rank:
             best = (found, how)
-    if best is None:
-        raise Infeasible(why or f"eps={eps:.3g} for {ask.text} could not be proved")
-    return best
+    return present(best, Infeasible(why or f"eps={eps:.3g} for {ask.text} could not be proved"))
 
 
 def _fewest(ask: Ask, parts: Parts, eps: float, pivoted: bool, most: int | None) -> Features:

@@ -1,7 +1,9 @@
 """The one family of exceptions. Every message repeats the request it answers, so it can be read on its own."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class AttnfunError(Exception):
@@ -58,3 +60,16 @@ def feasible(condition: object, why: str, nearest: Mapping[str, Any] | None = No
     """What a construction needs: Infeasible, with the nearest request if one is known, where it does not hold."""
     if not condition:
         raise Infeasible(why, nearest)
+
+
+def intact(condition: object, why: str) -> None:
+    """What a file needs: DamagedFile with the sentence where the condition does not hold."""
+    if not condition:
+        raise DamagedFile(why)
+
+
+def present(value: T | None, otherwise: Exception) -> T:
+    """The value; where there is none, what is raised."""
+    if value is None:
+        raise otherwise
+    return value

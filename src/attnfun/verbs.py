@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from attnfun.certify.certificate import Certificate, read_back, story_of
-from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, require
+from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, intact, require
 from attnfun.kinds import Kind, find
 from attnfun.language.domain import Box
 from attnfun.language.mlp import input_box
@@ -87,8 +87,7 @@ def _read(source: Source, ignore: Collection[str]) -> tuple[Kind, Target, Any, M
     weights, meta = store.read(file, kind.weight_classes, ignore)
     target = _target(kind, file, meta.get("target"))
     why = target.fits(weights)
-    if why:
-        raise DamagedFile(why)
+    intact(not why, why)
     return kind, target.completed(weights), weights, meta
 
 

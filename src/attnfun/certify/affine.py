@@ -21,7 +21,6 @@ from attnfun.language.ranges import range_of
 
 def prove_by_affine(view: View, function: Function) -> Bound:
     """A bound of sup|f − (A x + c)|, its witness at a corner, the centre, or the ends of the box."""
-    assert function.graph is not None
     residual = _residual(view, function)
     high = max(max(-low, top, 0.0) for low, top in range_of(residual, function.box))
     provided(math.isfinite(high), "affine: the residual could not be bounded")
@@ -39,11 +38,10 @@ def prove_by_affine(view: View, function: Function) -> Bound:
 
 def _residual(view: View, function: Function) -> Graph:
     """f_o − Σ_k A_ok x_k − c_o for every output, exact."""
-    assert function.graph is not None
     builder = Builder()
-    at = builder.copy(function.graph.nodes)
+    at = builder.copy(function.formula.nodes)
     outputs = []
-    for o, node in enumerate(function.graph.outputs):
+    for o, node in enumerate(function.formula.outputs):
         total = builder.apply("sub", at[node], builder.const(Fraction(float(view.bias[o]))))
         for k, name in enumerate(function.box.names):
             if view.affine[o, k] != 0:

@@ -6,8 +6,7 @@ looks kinked into an analytic one; what stays undecided stays in the graph.
 
 import numpy as np
 
-from attnfun.certify.view import Array
-from attnfun.language import BallAlgebra, Builder, Graph, Node, run_all
+from attnfun.language import Array, BallAlgebra, Builder, Graph, Node, run_all
 from attnfun.language.domain import sub_boxes
 from attnfun.language.enclosures import balls, lowers, uppers
 from attnfun.language.graph import NOT_ANALYTIC

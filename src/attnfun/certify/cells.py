@@ -230,10 +230,9 @@ def _ranges(
     function: Function, ends: list[tuple[Array, Array]], order: list[int], shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
     """Lower and upper ends of f over the product cells, shape (*shape, outputs); axis-only parts cost one axis."""
-    assert function.graph is not None
     grid = _along_axes([balls(np.minimum(lo, hi), hi) for lo, hi in ends])
     env = {function.box.names[k]: values for k, values in zip(order, grid, strict=True)}
-    values = run(function.graph, BallAlgebra(clip_sqrt=True), env)
+    values = run(function.formula, BallAlgebra(clip_sqrt=True), env)
     lows = [np.broadcast_to(lowers(np.asarray(f, dtype=object)), shape) for f in values]
     highs = [np.broadcast_to(uppers(np.asarray(f, dtype=object)), shape) for f in values]
     return np.stack(lows, axis=-1), np.stack(highs, axis=-1)
@@ -241,7 +240,6 @@ def _ranges(
 
 def _refined(function: Function, low: Array, high: Array, order: list[int], v: Array) -> Array:
     """e for listed cells by the mean-value form f(c) + f'(cell)(x − c), on the halves of each cell along every axis."""
-    assert function.graph is not None
     d = low.shape[1]
     e = np.zeros(v.shape)
     middle = low + (high - low) / 2
@@ -253,15 +251,14 @@ def _refined(function: Function, low: Array, high: Array, order: list[int], v: A
 
 
 def _mean_value(function: Function, low: Array, high: Array, order: list[int], v: Array) -> Array:
-    assert function.graph is not None
     names = [function.box.names[k] for k in order]
     d = len(names)
     centre = low + (high - low) / 2
     boxes = [balls(low[:, k], high[:, k]) for k in range(d)]
     points = [point_balls(centre[:, k]) for k in range(d)]
     algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True), d)
-    gradients = run(function.graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))
-    values = run(function.graph, BallAlgebra(clip_sqrt=True), dict(zip(names, points, strict=True)))
+    gradients = run(function.formula, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))
+    values = run(function.formula, BallAlgebra(clip_sqrt=True), dict(zip(names, points, strict=True)))
     plain = []
     for o, dual in enumerate(gradients):
         form = values[o]
@@ -299,7 +296,6 @@ def _lower_end(
     view: View, head: HeadView, function: Function, grids: list[Cells], places: list[tuple[int, ...]]
 ) -> tuple[float, Array]:
     """A witness near the worst cells: their corners and centres, polished."""
-    assert function.graph is not None
     starts, steps = [], np.zeros(view.dim)
     for place in places:
         lo, hi = np.empty(view.dim), np.empty(view.dim)
@@ -309,14 +305,13 @@ def _lower_end(
         for corner in range(2 ** min(view.dim, 4)):
             bits = np.array([(corner >> k) & 1 for k in range(view.dim)], dtype=bool)
             starts.append(np.where(bits, hi - (hi - lo) * 0.01, lo + (hi - lo) * 0.01))
-    return best_witness(view, function.graph, function.box.names, np.array(starts[:24]), steps, evaluations=24)
+    return best_witness(view, function.formula, function.box.names, np.array(starts[:24]), steps, evaluations=24)
 
 
 def _firm_end(
     head: HeadView, function: Function, grids: list[Cells], places: list[tuple[int, ...]], strays: Array
 ) -> float:
     """A lower end for the head as computed: at the corners of the worst cores it is within `strays` of v_j."""
-    assert function.graph is not None
     best = 0.0
     for place in places:
         ends = [(float(g.core_low[i]), float(g.core_high[i])) for g, i in zip(grids, place, strict=True)]
@@ -325,7 +320,7 @@ def _firm_end(
         value = head.values[tuple(g.index[i] for g, i in zip(grids, place, strict=True))]
         for corner in product(*ends):
             env = {function.box.names[axis.variable]: arb(x) for axis, x in zip(head.axes, corner, strict=True)}
-            found = run(function.graph, BallAlgebra(clip_sqrt=True), env)
+            found = run(function.formula, BallAlgebra(clip_sqrt=True), env)
             gaps = [abs_lower(f - arb(float(v))) - s for f, v, s in zip(found, value, strays, strict=True)]
             best = max([best, *(math.nextafter(gap, -math.inf) for gap in gaps if gap > best)])
     return best

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from attnfun.errors import DamagedFile
+from attnfun.errors import DamagedFile, intact
 from attnfun.network.claim import Claim
 
 
@@ -115,6 +115,15 @@ class Certificate:
         """Whether `error[1]` is, or is said by the file to be, a measurement and no bound."""
         return Status.SAMPLED in (self.status, self.claimed)
 
+    def told(self, *proved: str) -> list[str]:
+        """`proved`, sentences of a bound, the first after the heading; or the heading and why there is none."""
+        return [self.heading + proved[0], *proved[1:]] if self.bounds else [f"{self.heading}: {self.unproved}."]
+
+    @property
+    def unproved(self) -> str:
+        """Why nothing, or no more, is proved."""
+        return self.reason or self.status.meaning
+
     def to_json(self) -> dict[str, Any]:
         """As a record; `verified` is false, and `claimed` the status in the file, where it was read from one."""
         own: dict[str, Any] = {"status": self.status.value, **self._facts(), "verified": self.verified}
@@ -213,6 +222,5 @@ def read_back(meta: Mapping[str, Any], dtype: str, text: str, domain: str) -> tu
 def story_of(meta: Mapping[str, Any]) -> dict[str, Any]:
     """What the file tells of its making; DamagedFile where that is no record."""
     story = meta.get("story") or {}
-    if not (isinstance(story, dict) and isinstance(story.get("methods", {}), dict)):
-        raise DamagedFile("the file's story cannot be read")
+    intact(isinstance(story, dict) and isinstance(story.get("methods", {}), dict), "the file's story cannot be read")
     return dict(story)

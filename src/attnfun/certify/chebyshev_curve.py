@@ -26,8 +26,7 @@ from functools import cached_property
 import numpy as np
 from flint import arb
 
-from attnfun.certify.view import Array
-from attnfun.language import precision
+from attnfun.language import Array, precision
 from attnfun.language.enclosures import balls, upper
 
 _U = 2.0**-53

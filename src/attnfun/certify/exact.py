@@ -161,10 +161,7 @@ def active_weights(axis: LineAxis, x: arb, at: float) -> tuple[NDArray[np.intp],
 
     A key is dropped only if its logit lies more than _DROP below the largest even after the float error of both.
     """
-    q = axis.w * at + axis.c
-    logits = axis.slopes * q + axis.biases
-    size = np.abs(axis.slopes) * (abs(axis.w * at) + abs(axis.c)) + np.abs(axis.biases)
-    error = 8 * 2.0**-53 * size
+    logits, error = axis.logits(at)
     top = np.max(logits - error)
     keep = np.flatnonzero(~(logits + error < top - _DROP))  # NaN keeps the key
     exact_q = axis.w * x + axis.c

@@ -23,9 +23,8 @@ A source that is a broken line (`vertices`) is defined everywhere and equal to i
 from attnfun.certify.identity import same_function
 from attnfun.certify.normal_form import MAX_STEPS
 from attnfun.certify.view import Undecided
-from attnfun.language import Builder, Graph
+from attnfun.language import Box, Builder, Graph
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.ratio import with_divisors
 from attnfun.language.removable import extension_of, require_dense, require_thin
@@ -55,9 +54,8 @@ def require_same(program: Graph, function: Function) -> None:
     With a source: the program is defined and continuous, and equal to the source wherever that is defined but for a
     thin set; so is function.graph.
     """
-    assert function.graph is not None
     if function.source is None or _is_line(function):
-        same_function(program, function.graph, function.box)
+        same_function(program, function.formula, function.box)
         return
     require_defined(program, function.box)
     _require_agreement(program, function.source, function.box)

@@ -21,8 +21,7 @@ from attnfun.certify.rewrites import Rewrites
 from attnfun.certify.signs import BITS
 from attnfun.certify.view import Undecided, provided
 from attnfun.errors import InvalidRequest
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, precision, run, run_all
-from attnfun.language.domain import Box
+from attnfun.language import ArrayAlgebra, BallAlgebra, Box, Builder, Graph, precision, run, run_all
 from attnfun.language.enclosures import point_balls
 
 POINTS: Final = 64

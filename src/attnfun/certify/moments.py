@@ -329,10 +329,7 @@ def _near_keys(axis: LineAxis, c: float, r: float) -> tuple[NDArray[np.intp], fl
     """Keys that matter on the interval, the weight of the others (relative to the largest at c), a common slope,
     logits.
     """
-    q = axis.w * c + axis.c
-    logits = axis.slopes * q + axis.biases
-    size = np.abs(axis.slopes) * (abs(axis.w * c) + abs(axis.c)) + np.abs(axis.biases)
-    error = 8 * 2.0**-53 * size
+    logits, error = axis.logits(c)
     weights = np.exp(np.clip(logits - logits.max(), -700, 0))
     common = float((weights @ axis.slopes) / weights.sum())
     reach = np.abs(axis.slopes - common) * abs(axis.w) * r * (1 + 1e-9)

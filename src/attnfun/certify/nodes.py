@@ -39,7 +39,7 @@ from attnfun.certify.exact import Balls, network_in_doubles, residual_on_grid
 from attnfun.certify.view import Array, Bound, Undecided, View, provided
 from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, Graph, precision, run
-from attnfun.language.enclosures import abs_upper, upper
+from attnfun.language.enclosures import abs_upper, doubles, upper
 
 _CAP = {1: 3000, 2: 200, 3: 60, 4: 24}
 _OVER = {1: 8, 2: 6, 3: 5, 4: 3}
@@ -243,10 +243,8 @@ def _leading(
 
 
 def _floats(r: Balls) -> tuple[Array, Array]:
-    """Nearest doubles of the midpoints and upper bounds of the distance of every ball from its double."""
-    mids = np.array([float(v) for v in r.ravel()]).reshape(r.shape)
-    rads = np.array([upper(v.rad()) for v in r.ravel()]).reshape(r.shape)
-    off = rads + np.abs(mids) * 2 * _U + 1e-300
+    """`doubles`; the distance is infinite where either is not finite."""
+    mids, off = doubles(r)
     return mids, np.where(np.isfinite(mids) & np.isfinite(off), off, np.inf)
 
 

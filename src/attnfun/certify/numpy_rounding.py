@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.view import Array, Undecided, provided
-from attnfun.language import BallAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.language.domain import Box
+from attnfun.language import BallAlgebra, Box, GradientAlgebra, Graph, precision, run
 from attnfun.language.enclosures import abs_lower, abs_upper, ball, lower, upper
 from attnfun.language.gradient import Dual
 

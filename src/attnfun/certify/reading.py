@@ -13,9 +13,8 @@ from flint import arb
 
 from attnfun.certify.identity import in_terms_of
 from attnfun.certify.view import Undecided, provided
-from attnfun.language import BallAlgebra, Builder, Graph, run
+from attnfun.language import BallAlgebra, Box, Builder, Graph, run
 from attnfun.language.definedness import natural_domain
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.graph import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of
@@ -152,8 +151,7 @@ class Reading:
             ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
             if self._effort.left > 0 and not is_tight(graph, box, low, high):
                 # the target may say it better: products are not written as squares
-                assert self.function.graph is not None
-                other = in_terms_of(self.program, argument, self.function.graph, box)
+                other = in_terms_of(self.program, argument, self.function.formula, box)
                 if other is not None:
                     ((a, b),) = range_of(other, box, within=(least, most), effort=self._effort)
                     low, high = max(low, a), min(high, b)

@@ -28,8 +28,7 @@ from attnfun.certify.atom_signs import Knowledge
 from attnfun.certify.normal_form import UNIT, Key, Monomial, Sum, constant, content, key, leading, scale
 from attnfun.certify.signs import Sign
 from attnfun.certify.view import Undecided
-from attnfun.language import Graph, Node
-from attnfun.language.domain import Box
+from attnfun.language import Box, Graph, Node
 
 MAX_MULTIPLE: Final = 16
 PRIMES: Final = tuple(p for p in range(2, 1000) if all(p % k for k in range(2, int(p**0.5) + 1)))

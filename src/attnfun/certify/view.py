@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 from flint import arb, fmpz
-from numpy.typing import NDArray
 
 from attnfun.language.enclosures import upper
 from attnfun.network import Axis, Head, Network
-
-Array = NDArray[np.float64]
+from attnfun.network.head import Array as Array
 
 
 class Undecided(Exception):
@@ -75,6 +73,11 @@ class LineAxis:
         """The same before it is divided by its sums: the largest of a row is 1."""
         logits = (self.w * x + self.c)[:, None] * self.slopes + self.biases
         return np.asarray(np.exp(logits - logits.max(axis=1, keepdims=True)))
+
+    def logits(self, x: float) -> tuple[Array, Array]:
+        """(keys,) the logits at one point in plain floats, and how far they may be off."""
+        size = np.abs(self.slopes) * (abs(self.w * x) + abs(self.c)) + np.abs(self.biases)
+        return self.slopes * (self.w * x + self.c) + self.biases, 8 * 2.0**-53 * size
 
     @cached_property
     def lattice_step(self) -> float | None:

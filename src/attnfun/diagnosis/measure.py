@@ -16,10 +16,8 @@ from attnfun.diagnosis.findings import AxisCells, Figures, Mend
 from attnfun.diagnosis.rounding import DTYPES, Dtype, in_dtype
 from attnfun.diagnosis.subject import Judge, Subject, judge, tolerance, worst
 from attnfun.errors import InvalidRequest
-from attnfun.network import Axis, Head, Network
-from attnfun.network.evaluate import evaluate, evaluate_head
+from attnfun.network import Axis, Head, Layer, Network, evaluate, evaluate_head
 from attnfun.network.head import Array, rounded
-from attnfun.network.network import Layer
 
 _SCALES = tuple(4.0**k for k in range(-7, 6))
 _SWEPT = 1 << 22  # keys of a head whose temperature is still varied

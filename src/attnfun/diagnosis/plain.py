@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.diagnosis.rounding import DTYPES
 from attnfun.diagnosis.subject import Subject
-from attnfun.errors import AttnfunError, InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.slopes import slope_bounds
@@ -44,8 +45,7 @@ def looked_at(
 
 def of_another(network: Network, target: Any, box: Box) -> tuple[Network, Function]:
     """The network without labels, which are those of another target, and the function it is to be judged by."""
-    if target is None:
-        raise InvalidRequest("the target is a Python function that is not in the file; pass it as target")
+    require(target is not None, "the target is a Python function that is not in the file; pass it as target")
     try:
         function = Function.read(target, box)
     except InvalidRequest:
@@ -54,6 +54,21 @@ def of_another(network: Network, target: Any, box: Box) -> tuple[Network, Functi
         # Untraceable: nothing is proved here, so no declared constant is needed.
         function = Function.read(target, box, lipschitz=math.sqrt(np.finfo(np.float64).max))
     return replace(network, labels=None), function
+
+
+def of_tokens(model: Any, _eps: float | None) -> tuple[str, list[Subject], list[str]]:
+    """Remarks and no subject, for every kind whose weights are, or hold, a network on tokens."""
+    network = getattr(model.weights, "network", model.weights)
+    plain, units = network.attention, sum(network.units)
+    largest = max((float(np.abs(array).max()) for head in plain.heads for array in head.arrays.values()), default=0.0)
+    kept = DTYPES[plain.dtype].roundoff * largest
+    remarks = [
+        f"Its heads attend over the tokens of the prompt: keys are data, there are no fixed ones to diagnose; "
+        f"layers: {len(plain.layers)}, weights up to {largest:.3g}, kept by {plain.dtype} within {kept:.1g}."
+    ]
+    if units:
+        remarks.append(f"{units:,} ReLU units stand between its layers, and are not looked at.")
+    return f"a network on tokens ({type(model).__name__})", [], remarks
 
 
 def _inputs(box: Box, network: Network, norm: float = math.inf) -> Array:

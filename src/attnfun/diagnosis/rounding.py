@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnfun.network import Axis, Head
-from attnfun.network.evaluate import evaluate_head
+from attnfun.network import Axis, Head, evaluate_head
 from attnfun.network.head import Array
 
 

@@ -23,12 +23,9 @@ from functools import cached_property
 
 import numpy as np
 
-from attnfun.language import ArrayAlgebra, run
+from attnfun.language import Array, ArrayAlgebra, run
 from attnfun.learn.probe import off
-from attnfun.network import Head, Network, ReluBlock
-from attnfun.network.evaluate import evaluate, evaluate_head, stream
-from attnfun.network.head import Array
-from attnfun.network.network import Layer
+from attnfun.network import Head, Layer, Network, ReluBlock, evaluate, evaluate_head, stream
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
-from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.errors import intact, require
 
 NAMES = (
     *("function", "sequence", "set", "relation", "ternary", "retrieval", "in_context"),
@@ -106,8 +106,7 @@ class Kind:
     def loaded(self, part: str) -> Any:
         """The object that a field names."""
         where = getattr(self, part)
-        if not where:
-            raise InvalidRequest(f"a model of the kind {self.name} has no {part}")
+        require(where, f"a model of the kind {self.name} has no {part}")
         return named(where)
 
     @property
@@ -130,7 +129,7 @@ TOKENS = ("attnfun.network.tokens:TokenNetwork", "attnfun.network.tokens:TokenTr
 
 def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOKENS, **more: str) -> Kind:
     """A kind of networks on tokens, each part in the module of its name; words and, by default, lesson in the view."""
-    more = {"subjects": "attnfun.diagnosis.tokens:subjects", "lesson": "view", **more}
+    more = {"subjects": "attnfun.diagnosis.plain:of_tokens", "lesson": "view", **more}
     return folder_kind(name, target, view, weights, **more)
 
 
@@ -156,16 +155,14 @@ _KNOWN: dict[str, Kind] = {}
 
 def register(kind: Kind) -> None:
     """Make a kind known that has no folder here."""
-    if kind.name in NAMES:
-        raise InvalidRequest(f"there is a kind {kind.name} already")
+    require(kind.name not in NAMES, f"there is a kind {kind.name} already")
     _KNOWN[kind.name] = kind
 
 
 def find(name: Any) -> Kind:
     """The kind of this name; DamagedFile for one that nobody knows."""
     if name not in _KNOWN:
-        if name not in NAMES:
-            raise DamagedFile(f"the file is of a kind {name!r:.40} that is not known here")
+        intact(name in NAMES, f"the file is of a kind {name!r:.40} that is not known here")
         _KNOWN[name] = import_module(f"attnfun.kinds.{name}").KIND
     return _KNOWN[name]
 

@@ -5,7 +5,7 @@ from typing import Any
 from attnfun.language.arrays import ArrayAlgebra
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.complex_balls import ComplexBallAlgebra
-from attnfun.language.domain import Box
+from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import precision
 from attnfun.language.gradient import GradientAlgebra
 from attnfun.language.graph import Builder, Graph, Node
@@ -16,6 +16,7 @@ from attnfun.language.trace import Untraceable, takes_vector, trace
 
 __all__ = [
     "Algebra",
+    "Array",
     "ArrayAlgebra",
     "BallAlgebra",
     "Box",

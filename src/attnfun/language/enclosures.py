@@ -174,6 +174,13 @@ def ball_ends(value: Ball, count: int) -> tuple[npt.NDArray[np.float64], npt.NDA
     return lowers(column), uppers(column)
 
 
+def doubles(x: Ball) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Nearest doubles of the midpoints and upper bounds of the distance of every ball from its double."""
+    mids = np.array([float(v.mid()) for v in x.ravel()]).reshape(x.shape)
+    rads = np.array([upper(v.rad()) for v in x.ravel()]).reshape(x.shape)
+    return mids, rads + np.abs(mids) * 2 * 2.0**-53 + 1e-300
+
+
 def lift(fn: Callable[..., Ball], arity: int = 1) -> Callable[..., Ball]:
     """fn on scalars and, elementwise with broadcasting, on object arrays; scalars stay scalars."""
 

@@ -21,7 +21,7 @@ from attnfun.language.balls import values_at_point
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import lower
 from attnfun.language.mlp import read_mlp
-from attnfun.language.numbers import positive
+from attnfun.language.numbers import positive, reals
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
@@ -60,6 +60,12 @@ class Function(Target):
             return cls(line, box, outputs, source=graph)
         whole = extended(graph, box)
         return cls(whole, box, outputs, source=None if whole is graph else graph)
+
+    @property
+    def formula(self) -> Graph:
+        """`graph`, where it is known to be an expression."""
+        assert self.graph is not None
+        return self.graph
 
     @property
     def expression(self) -> Graph | None:
@@ -137,10 +143,7 @@ class Function(Target):
 
         `outside`: "raise", "clamp" or "allow" for points outside the domain.
         """
-        try:
-            points = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
+        points = reals("points", X)
         d = self.box.dim
         single = points.ndim == 1 and len(points) == d and d > 1
         if d == 1 and points.ndim == 1:
@@ -334,14 +337,13 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
     """A witnessed range, for relative tolerances: (width, x⁺, x⁻) with f(x⁺) − f(x⁻) ≥ width proved at these float64
     points; of several outputs the narrowest that varies. Of a constant the two points are one.
     """
-    assert function.graph is not None
     widths = []
     for o in range(len(function.outputs)):
         # floats may not see a variation far below the values' size: a few more points, told apart by balls alone
         points = [_extreme(function, o, 1.0), _extreme(function, o, -1.0)]
         points += [function.box.low_array, function.box.high_array, *function.box.sample(6, np.random.default_rng(0))]
         with precision(256):
-            values = [values_at_point(function.graph, function.box.names, x)[o] for x in points]
+            values = [values_at_point(function.formula, function.box.names, x)[o] for x in points]
             kept = [i for i, v in enumerate(values) if v.is_finite()]
             if not kept:
                 continue

@@ -9,16 +9,13 @@ Failure mode: as of `gradient`; a node that is undefined on the box stays so.
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.enclosures import Ball, ball, balls, lift, point_balls, span
 from attnfun.language.gradient import Dual, GradientAlgebra
 from attnfun.language.graph import Graph, reached
 from attnfun.language.interpret import step
+from attnfun.language.intervals import Floats
 
-Floats = npt.NDArray[np.float64]
 Known = Mapping[int, tuple[float, float]]
 
 

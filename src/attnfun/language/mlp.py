@@ -24,8 +24,7 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.files import read_bytes
-from attnfun.language import Builder, Graph
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, Box, Builder, Graph
 
 MAX_WEIGHTS: Final = 60_000  # about three operations of the graph each
 FILE_LIMIT: Final = 64 << 20

@@ -1,13 +1,22 @@
 """Numbers and words that a request names, or one sentence that says what is needed; rounded fractions."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
+
+
+def reals(what: str, given: Any) -> npt.NDArray[np.float64]:
+    """What was given as an array of numbers; InvalidRequest where it holds others."""
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{what} {given!r:.60}: an array of numbers is needed") from None
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -46,6 +55,14 @@ def one_of(name: str, value: Any, options: Collection[str]) -> None:
     """InvalidRequest that lists the words, unless `value` is one of them."""
     if not isinstance(value, str) or value not in options:
         raise InvalidRequest(f"{name}={value!r:.40}: write {', '.join(options)}")
+
+
+def bisected(low: int, high: int, good: Callable[[int], bool]) -> int:
+    """The least number in (low, high] that is good, if all above a good one are; `high` is one."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return high
 
 
 def above(value: Fraction) -> float:

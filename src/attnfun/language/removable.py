@@ -25,12 +25,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, Infeasible
-from attnfun.language import BallAlgebra, Builder, Graph, Kink, Node, SeriesAlgebra, precision, run, run_all
+from attnfun.errors import AttnfunError, Infeasible, feasible
+from attnfun.language import BallAlgebra, Box, Builder, Graph, Kink, Node, SeriesAlgebra, precision, run, run_all
 from attnfun.language.arrays import values_at
 from attnfun.language.canonical import canonical
 from attnfun.language.definedness import Condition, conditions, require_conditions
-from attnfun.language.domain import Box
 from attnfun.language.enclosures import Ball, ball, lower, point_balls, upper
 from attnfun.language.graph import MAX_EXPONENT, NOT_ANALYTIC, Ratio
 from attnfun.language.series import series_length
@@ -124,8 +123,7 @@ def require_thin(graph: Graph, nodes: Sequence[int], box: Box) -> None:
         with precision(_BITS):
             env = {name: point_balls(X[:, k]) for k, name in enumerate(box.names)}
             values = np.atleast_1d(np.asarray(run(below, _ALGEBRA, env)[0], dtype=object))
-        if not any(value.abs_lower() > 0 for value in values):
-            raise Infeasible(f"{text} is divided by and may vanish everywhere")
+        feasible(any(value.abs_lower() > 0 for value in values), f"{text} is divided by and may vanish everywhere")
 
 
 def poles(graph: Graph, box: Box) -> list[int]:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -87,8 +87,11 @@ def digest(*arrays: Array) -> str:
     return sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
 
 
+T = TypeVar("T", bound=Target)
+
+
 @dataclass(frozen=True, eq=False)
-class Ask:
+class Ask(Generic[T]):
     """One request to `train`.
 
     `target`: what to train towards. `architecture`: a shape that was given alone, without weights; else None, and the
@@ -97,7 +100,7 @@ class Ask:
     """
 
     recipe: Recipe
-    target: Target
+    target: T
     architecture: Any = None
     start: Any = "random"
     widths: Sequence[int] | None = None
@@ -160,7 +163,7 @@ class Drawn:
         return np.asarray(tokens, dtype=np.float64), values.reshape(count, -1, len(self.architecture.outputs))
 
 
-def shape_of(given: Any, ask: Ask) -> TokenArchitecture:
+def shape_of(given: Any, ask: Ask[Any]) -> TokenArchitecture:
     """An architecture of one's own, or that of the given model."""
     ask.no_towers()
     found = given.architecture if ask.architecture is None else ask.architecture
@@ -171,7 +174,7 @@ def shape_of(given: Any, ask: Ask) -> TokenArchitecture:
 
 def token_lesson(
     given: Any,
-    ask: Ask,
+    ask: Ask[Any],
     *,
     target: Target | None = None,
     held: Callable[[Any], Held] = lambda model: {},
@@ -196,7 +199,7 @@ def token_lesson(
 
 
 def lesson_of(
-    ask: Ask,
+    ask: Ask[Any],
     task: Drawn,
     target: Target,
     held: Held,

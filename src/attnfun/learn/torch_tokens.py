@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnfun.learn import Row
 from attnfun.learn import weights as vectors
 from attnfun.learn.lesson import Drawn, Held, Problem, digest
-from attnfun.learn.probe import Row
 from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array, Of
 

@@ -188,8 +188,7 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
             "of `compile`, `train` or the like is needed"
         )
     if target is None:
-        if own is None:
-            raise InvalidRequest("train needs a target: an architecture has none of its own")
+        require(own is not None, "train needs a target: an architecture has none of its own")
         target = own
     if isinstance(target, Function):
         if domain is not None and Box.parse(domain) != target.box:

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, require
+from attnfun.errors import Infeasible, feasible, require
 from attnfun.files import write_whole
 from attnfun.language.domain import Array
 from attnfun.language.numbers import positive
@@ -119,8 +119,7 @@ def _factors(M: Array, eps: float) -> tuple[Array, Array, float]:
 
     low, high = 0, len(s)  # the error falls with k but for small steps; the smallest rank of the last descent is kept
     worst = error(high)
-    if not worst <= eps:
-        raise Infeasible(f"eps={eps:g}: the full factorisation is proved to {worst:.3g} only", {"eps": 2 * worst})
+    feasible(worst <= eps, f"eps={eps:g}: the full factorisation is proved to {worst:.3g} only", {"eps": 2 * worst})
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if error(middle) <= eps else (middle + 1, high)

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.network import TokenHead, rounded
+from attnfun.network.head import Array as Array
 
-Array = NDArray[np.float64]
 Entries = Mapping[tuple[str, int], float]
 
 GAP = 1024.0  # below every other logit: e^-1024 is an exact zero in float64 and float32

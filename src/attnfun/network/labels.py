@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from attnfun.errors import DamagedFile
+from attnfun.errors import DamagedFile, intact
 from attnfun.language import Graph
 
 
@@ -64,16 +64,14 @@ class Labels:
     def from_json(cls, data: Any) -> Labels:
         try:
             rows, outputs = data["coordinates"], data["outputs"]
-            if type(outputs) is not int or outputs < 1:
-                raise DamagedFile("the labels have no outputs")
+            intact(type(outputs) is int and outputs >= 1, "the labels have no outputs")
             packed = Graph.from_json(data["program"])
             labels, place = [], outputs
             for name, slope, offset, *more in rows:
                 count = more[0] if more else 1
                 if more and not (len(more) == 1 and type(count) is int and count >= 2 and slope == 0):
                     raise DamagedFile("a label of several arguments is not as it is written")
-                if len(packed.outputs) < place + 1 + count:
-                    raise DamagedFile("the labels do not fit the network")
+                intact(len(packed.outputs) >= place + 1 + count, "the labels do not fit the network")
                 phi, argument, *further = packed.outputs[place : place + 1 + count]
                 place += 1 + count
                 if not (isinstance(name, str) and isinstance(slope, float) and isinstance(offset, float)):
@@ -81,8 +79,7 @@ class Labels:
                 if not (math.isfinite(slope) and math.isfinite(offset)):  # JSON reads 1e999 as infinity
                     raise DamagedFile("a label has a number that is not finite")
                 labels.append(Label(name, phi, argument, slope, offset, tuple(further)))
-            if len(packed.outputs) != place:
-                raise DamagedFile("the labels do not fit the network")
+            intact(len(packed.outputs) == place, "the labels do not fit the network")
             return cls(Graph(packed.nodes, packed.outputs[:outputs]), tuple(labels))
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFile(f"the labels cannot be read ({error})") from None

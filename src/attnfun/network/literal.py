@@ -38,6 +38,7 @@ import numpy.typing as npt
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.network.head import AnyArray, Array, Head, require_dtype, softmax
 from attnfun.network.network import Layer, Network
+from attnfun.network.plain import PlainHead
 
 FORMS = ("self", "cross", "joint")
 GAP = {"float64": 800.0, "float32": 110.0}
@@ -47,21 +48,13 @@ _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class LiteralHead:
-    """W_Q (D, r+1), W_K (S, r+1), W_V (S, p), W_O (p, D); D, S the widths of the tokens that ask and are asked."""
-
-    name: str
-    query: AnyArray
-    key: AnyArray
-    value: AnyArray
-    output: AnyArray
-
-
-@dataclass(frozen=True, eq=False)
 class LiteralLayer:
-    """`memory` is the constant second sequence (tokens, S); None where the sequence attends to itself."""
+    """`memory` is the constant second sequence (tokens, S); None where the sequence attends to itself.
 
-    heads: tuple[LiteralHead, ...]
+    Of a head: W_Q (D, r+1), W_K (S, r+1), W_V (S, p), W_O (p, D); D, S the widths of the tokens that ask and are asked.
+    """
+
+    heads: tuple[PlainHead, ...]
     memory: AnyArray | None
 
 
@@ -266,7 +259,7 @@ def _memory(
     return slots, names, tokens, closed
 
 
-def _head(network: Network, head: Head, at: tuple[int, ...], width: int, asked: int, dtype: str) -> LiteralHead:
+def _head(network: Network, head: Head, at: tuple[int, ...], width: int, asked: int, dtype: str) -> PlainHead:
     begin, _, value, _ = at
     r, one = head.query_dim, len(network.coordinates)
     Q, c = head.query_map
@@ -274,7 +267,8 @@ def _head(network: Network, head: Head, at: tuple[int, ...], width: int, asked: 
     W_Q[: head.width, :r], W_Q[one, :r], W_Q[one, r] = Q.T, c, 1.0
     W_K, W_V = np.eye(asked, r + 1, -begin), np.eye(asked, head.outputs, -value)
     W_O = one_hot([network.coordinates.index(name) for name in head.writes], width)
-    return LiteralHead(head.name, *(_cast(matrix, dtype) for matrix in (W_Q, W_K, W_V, W_O)))
+    query, key, value_, output = (_cast(matrix, dtype) for matrix in (W_Q, W_K, W_V, W_O))
+    return PlainHead(head.name, query, key, value_, output)
 
 
 def _cast(matrix: Array, dtype: str) -> AnyArray:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnfun.language.numbers import bisected
 from attnfun.network.head import Array, Axis, Head, frozen, once_per_dtype
 
 DROPPED = 2.0**-60
@@ -131,13 +132,7 @@ def _radius(k: Array, b: Array, stored: Array) -> int | None:
     def enough(radius: int) -> bool:
         return 2 * radius + 1 >= keys or _mass(keys, _gap(k, b, stored, radius)) <= DROPPED
 
-    if not enough(high):
-        return None
-    low = -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisected(-1, high, enough) if enough(high) else None
 
 
 def _mass(count: int, gap: float) -> float:

@@ -27,8 +27,6 @@ network's own evaluation up to rounding holds of this form.
 | first | (batch, tokens, columns) | (batch, outputs): all tokens hold the same, and the first is read |
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal

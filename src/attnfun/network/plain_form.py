@@ -4,8 +4,6 @@ In the cross and joint forms every head has its own keys, so none is shut out; t
 In the self form all constant tokens stand in one sequence with the points (`literal.py`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest, require
@@ -34,11 +32,10 @@ def of_network(network: Network, dtype: str, form: str = "cross", second: tuple[
     }
     if form == "self":
         own = literal(network, "self", dtype=dtype)
-        heads = [[PlainHead(h.name, h.query, h.key, h.value, h.output) for h in layer.heads] for layer in own.layers]
         return Plain(
             coordinates=own.coordinates,
             terms=(Term(embed=own.embed[0]),),
-            layers=tuple(PlainLayer(tuple(each)) for each in heads),
+            layers=tuple(PlainLayer(layer.heads) for layer in own.layers),
             readout=own.readout,
             constant=own.constant,
             tokens=own.tokens,

@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, require
+from attnfun.errors import DamagedFile, intact, require
 from attnfun.network import sealed
 from attnfun.network.head import AnyArray
 
@@ -175,8 +175,7 @@ class _Together:
             return data if any(type(data) is type(one) and data == one for one in inside) else _OTHER
         if origin is tuple and isinstance(data, list):
             hints = inside[:1] * len(data) if inside[1:] == (Ellipsis,) else inside
-            if len(hints) != len(data):
-                raise DamagedFile(f"{path}: {len(data)} parts, where {len(hints)} are needed")
+            intact(len(hints) == len(data), f"{path}: {len(data)} parts, where {len(hints)} are needed")
             return tuple(self.value(h, one, _inside(path, k)) for k, (h, one) in enumerate(zip(hints, data)))
         if origin is tuple or not isinstance(data, dict):
             return _OTHER
@@ -192,15 +191,13 @@ class _Together:
         if data.get("is") != getattr(hint, "__name__", None):
             return _OTHER
         fields = _hints(hint)
-        if set(data) != {"is", *fields}:
-            raise DamagedFile(f"{path or 'its weights'}: not the parts of a {hint.__name__}")
+        intact(set(data) == {"is", *fields}, f"{path or 'its weights'}: not the parts of a {hint.__name__}")
         made = hint(**{name: self.value(own, data[name], _inside(path, name)) for name, own in fields.items()})
         self.seen[path] = made
         return made
 
     def _array(self, dtype: str, path: str) -> AnyArray:
-        if path not in self.tensors or dtype not in _TENSORS:
-            raise DamagedFile(f"tensor {path} is missing")
+        intact(path in self.tensors and dtype in _TENSORS, f"tensor {path} is missing")
         array = self.tensors.pop(path)
         if array.dtype.name not in (dtype, "float32" if dtype == "float64" else dtype):
             raise DamagedFile(f"tensor {path} is not {dtype}")

@@ -9,7 +9,7 @@ from attnfun.kinds import find
 from attnfun.learn.lesson import Ask, Lesson
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
-    own: Any = ask.target
+def lesson(given: Any, ask: Ask[Any]) -> Lesson:
+    own = ask.target
     found: Lesson = find("function").loaded("lesson")(given, replace(ask, target=own.function))
     return replace(found, target=own)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, present
 from attnfun.kinds.average.prove import AverageBound, averaged
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.weights import Coded, Sets
@@ -32,9 +32,7 @@ class SparseAverage(Model[Averages, Coded]):  # type: ignore[type-var]  # `Of` i
     @property
     def eps(self) -> float:
         """What was asked for; InvalidRequest for trained weights, of which nothing was."""
-        if self.target.others is None:
-            raise InvalidRequest("no eps was asked of these weights")
-        return self.target.others
+        return present(self.target.others, InvalidRequest("no eps was asked of these weights"))
 
     def encode(self, z: ArrayLike, subsets: Any) -> NDArray[np.float64]:
         """(N, dim) numbers and one set for every token -> (N, width of tokens); sets are proved before they are used.

@@ -23,9 +23,8 @@ from attnfun.kinds.function.build.interpolation import MOST_KEYS, build_units
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, grid_fit
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.function.view import Approximant
-from attnfun.language import Builder, Graph, parse
+from attnfun.language import Box, Builder, Graph, parse
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.numbers import number, one_of, whole_number
 from attnfun.network import evaluate
@@ -75,11 +74,10 @@ def interpolation(
         raise InvalidRequest(f"query={query!r:.60}: an affine form of the variables, as text, is needed")
     box = Box.parse(domain)
     function = Function.read(_clip(parse(query, box.names), a, b), box)
-    assert function.graph is not None
-    require_defined(function.graph, box)
+    require_defined(function.formula, box)
     claim = grid.claim * (1.0 if box.dim == 1 else _ROOM)
     request = Request(function, claim, math.inf, dtype)
-    network = build_units(request, single_clip(function.graph, box).forms, (grid_fit(grid, dtype),), box.dim == 1)
+    network = build_units(request, single_clip(function.formula, box).forms, (grid_fit(grid, dtype),), box.dim == 1)
     certificate = prove(network, function, eps=claim, construction="interpolation", report=progress)
     if certificate.status is not Status.PROVED:
         nearest = {"dtype": "float64"} if dtype == "float32" else None

@@ -23,7 +23,7 @@ from attnfun.certify.rounding import hypotheses, rounding_bound
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Bound, Undecided, View, provided, view
 from attnfun.certify.witness import best_witness, computed_witness
-from attnfun.errors import AttnfunError
+from attnfun.errors import AttnfunError, present
 from attnfun.language import Graph, precision
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import Function
@@ -158,9 +158,7 @@ def _bound_and_rounding(
             return Bound("witness", low, math.inf, witness), rounding
         if best is not None and low > best.low:
             best = replace(best, low=low, witness=witness)
-    if best is None:
-        raise Undecided("; ".join(reasons) or "no method applies")
-    return best, rounding
+    return present(best, Undecided("; ".join(reasons) or "no method applies")), rounding
 
 
 def _order(seen: View, graph: Graph | None, norm: float) -> list[str]:

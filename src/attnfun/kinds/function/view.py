@@ -49,13 +49,12 @@ def subjects(model: Approximant, eps: float | None) -> tuple[str, list[Subject],
     return looked_at(model.weights, model.target, asked, model.certificate.norm)
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Function]) -> Lesson:
     """The shape of `given` (a model, a network or an architecture) towards the asked function."""
     from attnfun.learn.torch_function import FunctionProblem
 
     ask.no_towers()
     function = ask.target
-    assert isinstance(function, Function)
     architecture = given if isinstance(given, Architecture) else given.architecture
     if not isinstance(architecture, Architecture):
         raise InvalidRequest(f"a {type(given).__name__} has no architecture that computes a function")
@@ -95,15 +94,10 @@ def explain(model: Approximant) -> str:
             lines.append(f"{key}: {_short(value)}")
     low, high = c.error
     norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
-    if c.bounds:
-        asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-        ends = f"at most {high:.4g} and at least {low:.4g}"
-        lines.append(f"{c.heading} ({c.method}): the error in the {norm} is {ends}; {asked}.")
-        parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
-        lines.append(f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")
-    else:
-        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
-    return "\n".join(lines)
+    asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
+    bound = f" ({c.method}): the error in the {norm} is at most {high:.4g} and at least {low:.4g}; {asked}."
+    parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
+    return "\n".join([*lines, *c.told(bound, f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")])
 
 
 def _anatomy(model: Approximant) -> list[str]:

@@ -50,14 +50,12 @@ class Layout(Stream):
         for (name, column), wanted in table.items():
             at = self.rows[name], column + np.arange(len(self.rows[name]))
             values, left[at] = left[at], 0.0
-            if not (values == values[0]).all():
-                raise Undecided(f"{what}: the coordinates of block {name} are not treated alike")
+            provided((values == values[0]).all(), f"{what}: the coordinates of block {name} are not treated alike")
             value = float(values[0])
             if isinstance(wanted, str):
                 value = -value if wanted.startswith("-") else value
                 wanted = found.setdefault(wanted.removeprefix("-"), value)
-            if not value == wanted:
-                raise Undecided(f"{what}: {name} is {value!r}, not {wanted!r}")
+            provided(value == wanted, f"{what}: {name} is {value!r}, not {wanted!r}")
         provided(not left.any(), f"{what}: it has entries that the method does not know")
         return found
 
@@ -86,8 +84,7 @@ class Layout(Stream):
         """Of the constant tokens, so called; the read-out is that of the prediction, the last layer has no carry."""
         provided(network.coordinates == self.names, f"the coordinates are not those of a {kind} network")
         self.read(network.readout, {("prediction", 0): 1.0}, "the read-out")
-        if network.layers[-1].carry is not None:
-            raise Undecided("the last layer has a carry")
+        provided(network.layers[-1].carry is None, "the last layer has a carry")
         provided(len(network.constants) == len(tables), f"{len(tables)} constant tokens are expected")
         return [self.read(row[:, None], t, what) for row, (what, t) in zip(network.constants, tables, strict=True)]
 

@@ -110,8 +110,7 @@ class InContextTask(Target):
     ) -> InContextTask:
         """A task with the defaults filled in; what does not fit the task is refused."""
         given, other = (C, alpha) if task == "logistic" else (alpha, C)
-        if other is not None:
-            raise InvalidRequest("logistic regression takes C, the other tasks take alpha")
+        require(other is None, "logistic regression takes C, the other tasks take alpha")
         strength = _STRENGTHS.get(task, 0.0) if given is None else given
         check_strength(task, strength)
         dim, examples = _sizes(dim, examples)

@@ -216,15 +216,12 @@ def explain(model: InContextSolver) -> str:
     if model.alone:
         units = sum(network.units) if isinstance(network, TokenTransformer) else 0
         lines += [f"{units:,} ReLU units stand between its layers."] if units else []
-        return "\n".join([*lines, "Its weights were trained.", f"{c.heading}: {c.reason or c.status.meaning}."])
+        return "\n".join([*lines, "Its weights were trained.", f"{c.heading}: {c.unproved}."])
     lines.append(_STORIES[task.task].format(steps=model.iterations, name=model.algorithm, kappa=task.condition))
-    if c.bounds:
-        order = ("optimisation", "bias", "rounding", "input")
-        parts = ", ".join(f"{name} {c.parts[name]:.2g}" for name in order if name in c.parts)
-        lines.append(f"{c.heading}, for every prompt of the class: predictions within {c.error[1]:.3g} ({parts}).")
-        lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
-    else:
-        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
+    order = ("optimisation", "bias", "rounding", "input")
+    parts = ", ".join(f"{name} {c.parts[name]:.2g}" for name in order if name in c.parts)
+    bound = f", for every prompt of the class: predictions within {c.error[1]:.3g} ({parts})."
+    lines += c.told(bound, f"Hypotheses: {'; '.join(c.hypotheses)}.")
     b = model.budget
     if b.prompts:
         lines.append(
@@ -288,7 +285,6 @@ def record(model: InContextSolver) -> dict[str, Any]:
     }
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[InContextTask]) -> Lesson:
     """The shape of `given` (a model or an architecture), all of it free, towards the asked task."""
-    assert isinstance(ask.target, InContextTask)
     return token_lesson(given, ask, reads=slice(2 * ask.target.examples, None))

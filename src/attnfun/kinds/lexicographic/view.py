@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import require
 from attnfun.kinds.lexicographic.pattern import BETA
 from attnfun.kinds.lexicographic.prove import is_single, proof, winner_weight
 from attnfun.kinds.lexicographic.target import MOST_KEYS, BestKey
@@ -47,8 +47,7 @@ class LexicographicHead(TokenModel[BestKey]):
         """A lower bound of the weight that the best of n keys gets, in real arithmetic."""
         whole_number("n", n, 1, self.most_keys)
         found = proof(self.target, self.weights)
-        if found.reason is not None:
-            raise InvalidRequest(f"nothing is proved of these weights: {found.reason}")
+        require(found.reason is None, f"nothing is proved of these weights: {found.reason}")
         single = is_single(self.weights)
         return winner_weight(self.levels, self.target.coordinates, BETA[self.dtype][not single], int(n), single)
 
@@ -60,13 +59,11 @@ def record(model: LexicographicHead) -> dict[str, Any]:
     return told | {"hypotheses": list(model.certificate.hypotheses)}
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[BestKey]) -> Lesson:
     """All weights but a cascade's constant token; the best network is that of least loss, as something is decided."""
-    target = ask.target
-    assert isinstance(target, BestKey)
 
     def wanted(best: Any) -> Any:
-        return np.repeat(best[:, None], target.keys_drawn, axis=1)
+        return np.repeat(best[:, None], ask.target.keys_drawn, axis=1)
 
     return token_lesson(given, ask, held=_held, wanted=wanted, chosen_by="loss")
 

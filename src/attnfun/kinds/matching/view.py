@@ -79,15 +79,13 @@ def record(model: Matching) -> dict[str, Any]:
     return told | {"hypotheses": list(bound.hypotheses)}
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Matches]) -> Lesson:
     """All weights but what is held. One wrong decision is an error of 1, so the best network is that of least loss."""
-    target = ask.target
-    assert isinstance(target, Matches)
 
     def held(model: Any) -> Held:
-        return held_of(target, model.weights)
+        return held_of(ask.target, model.weights)
 
-    return token_lesson(given, ask, held=held, reads=slice(target.tokens), chosen_by="loss")
+    return token_lesson(given, ask, held=held, reads=slice(ask.target.tokens), chosen_by="loss")
 
 
 def held_of(target: Matches, network: TokenNetwork) -> Held:

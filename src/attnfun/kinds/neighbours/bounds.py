@@ -38,8 +38,7 @@ import numpy as np
 
 from attnfun.errors import require
 from attnfun.kinds.neighbours import sphere
-from attnfun.language import precision
-from attnfun.language.domain import Array
+from attnfun.language import Array, precision
 from attnfun.language.enclosures import arb, upper
 
 _CELLS = 6000

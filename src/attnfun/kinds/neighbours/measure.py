@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import DamagedFile
+from attnfun.errors import intact
 from attnfun.kinds.neighbours.target import PointsOnSphere
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Array
@@ -53,8 +53,7 @@ class Prediction:
             good = good and isinstance(made.details, dict) and made.of in (THIS_NETWORK, OVER_DRAWS)
         except (TypeError, ValueError):
             good = False
-        if not good:
-            raise DamagedFile("what the file says was predicted of its network cannot be read")
+        intact(good, "what the file says was predicted of its network cannot be read")
         return made if verified else replace(made, proved=None, accuracy_proved=None)
 
 

@@ -32,7 +32,7 @@ from fractions import Fraction
 
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Undecided, provided
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, present
 from attnfun.kinds.neighbours import pattern
 from attnfun.kinds.neighbours.bounds import biased_error, full_rank_error, scores_error, tally_error
 from attnfun.kinds.neighbours.measure import measured
@@ -86,9 +86,7 @@ def read(target: PointsOnSphere, network: TokenNetwork | TokenTransformer) -> Re
         readers = {(1,): _full_rank if target.every else _biased}
     reader = readers.get(tuple(len(layer.heads) for layer in network.layers))
     found = None if reader is None else reader(target, network)
-    if found is None:
-        raise Undecided("the weights are of no pattern whose mean square is proved")
-    return found
+    return present(found, Undecided("the weights are of no pattern whose mean square is proved"))
 
 
 def _seen(target: PointsOnSphere, network: TokenNetwork | TokenTransformer, eps: float | None, why: str) -> Proof:

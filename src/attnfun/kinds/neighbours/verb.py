@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attnfun.errors import Infeasible, require
+from attnfun.errors import Infeasible, feasible, require
 from attnfun.kinds.neighbours.build import METHODS, biased, full_rank, majority_vote, random_heads, scores, tally
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.kinds.neighbours.target import PointsOnSphere
@@ -156,8 +156,7 @@ class _Asked:
                 raise Infeasible(f"eps={self.eps:g} takes about {votes}", nearest=nearest)
         heads = self.dim**2 | 1 if heads is None else heads
         require(heads % 2 == 1, f"heads={heads}: an odd number of votes is needed, or they may be even")
-        if heads > MOST_HEADS:
-            raise Infeasible(f"{heads:,} votes are more than {MOST_HEADS:,}", nearest={"heads": MOST_HEADS - 1})
+        feasible(heads <= MOST_HEADS, f"{heads:,} votes are more than {MOST_HEADS:,}", {"heads": MOST_HEADS - 1})
         self._fits(heads * 6 * (2 * self.dim + 4))
         network = majority_vote.build(self.dim, heads, self.nearest, self.seed)
         return {"heads": heads}, network, majority_vote.predict(self.dim, heads)

@@ -83,11 +83,8 @@ def explain(model: Neighbours) -> str:
     lines = [f"{model.target.text}, {model.target.domain}."]
     size = f"{cost.layers} layers, {cost.heads:,} heads of rank at most {cost.rank:,}, width {model.network.width:,}"
     lines.append(f"{size}, {cost.parameters:,} parameters, {model.dtype}; {made}.")
-    if c.bounds:
-        lines.append(f"{c.heading}: the mean squared error is at most {c.error[1]:.4g}.")
-        lines.append(f"Hypotheses: {'; '.join(c.hypotheses)}.")
-    else:
-        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
+    bound = f": the mean squared error is at most {c.error[1]:.4g}."
+    lines += c.told(bound, f"Hypotheses: {'; '.join(c.hypotheses)}.")
     if said.error is not None:
         how = f": {said.how}" if c.verified else ""
         lines.append(f"Predicted, not a bound: {said.error:.4g} ± {said.uncertainty:.1g}, of {said.of}{how}.")
@@ -101,15 +98,13 @@ def record(model: Neighbours) -> dict[str, Any]:
     return told | {"predicted": asdict(model.predicted), "limit": model.limit, "width": model.network.width}
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[PointsOnSphere]) -> Lesson:
     """A model in its own shape, with its gates, or an architecture with all weights free."""
-    target = ask.target
-    assert isinstance(target, PointsOnSphere)
     request: dict[str, Any] = {"eps": None}
     if ask.architecture is None:
         request |= {key: value for key, value in given.request.items() if key in _KEPT}
         request |= {"construction": given.method}
-    read = slice(None) if target.every else slice(-1, None)
+    read = slice(None) if ask.target.every else slice(-1, None)
     return token_lesson(given, ask, held=gates, request=request, reads=read, chosen_by="loss")
 
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.target import Relation, joined, sides_of, values_of
-from attnfun.language import Builder, Graph
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, Box, Builder, Graph
 from attnfun.language.graph import MAX_EXPONENT
 from attnfun.language.ranges import range_of
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from attnfun.kinds.relation.rank import gauss, section_balls
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import precision
-from attnfun.language.domain import Array
+from attnfun.language import Array, precision
 from attnfun.language.enclosures import lower, point_balls, upper
 
 _NODES = {1: 64, 2: 18, 3: 7}

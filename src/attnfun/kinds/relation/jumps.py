@@ -22,10 +22,9 @@ from flint import arb
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation, values_of
-from attnfun.language import BallAlgebra, Builder, Graph, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.domain import Box, halved
 from attnfun.language.enclosures import abs_lowers, balls
-from attnfun.language.graph import Node
 
 _BOXES = 12_000
 

@@ -40,8 +40,7 @@ from attnfun.kinds.relation.prove_tower_products import require_fits
 from attnfun.kinds.relation.prove_towers import score_loss
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.witness import Seen, bounded, require_one, seen_at, stored_box
-from attnfun.language import ArrayAlgebra, GradientAlgebra, Graph, precision, run
-from attnfun.language.domain import Box
+from attnfun.language import ArrayAlgebra, Box, GradientAlgebra, Graph, precision, run
 from attnfun.language.intervals import Interval, IntervalAlgebra
 from attnfun.search import Say
 

@@ -24,7 +24,7 @@ Failure mode: Undecided where f is not analytic near the box, or the table would
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,6 +41,7 @@ from attnfun.language import ArrayAlgebra, BallAlgebra, Graph, NotAnalytic, prec
 from attnfun.language.enclosures import lowers, upper, uppers
 from attnfun.language.graph import NOT_ANALYTIC
 from attnfun.language.intervals import Interval, IntervalAlgebra
+from attnfun.language.numbers import bisected
 
 _U = 2.0**-53
 _BALLS = 40_000
@@ -125,14 +126,6 @@ def _axis(graph: Graph, names: tuple[str, ...], low: Array, high: Array, k: int,
         if n <= _MOST_NODES:
             return n, 4 * arb(bound) * arb(r) ** (1 - n) / (arb(r) - 1)
     raise Undecided(f"coefficients: no ellipse around {names[k]} is known on which the relation is analytic")
-
-
-def bisected(low: int, high: int, good: Callable[[int], bool]) -> int:
-    """The least number in (low, high] that is good, if all above a good one are; `high` is one."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if good(middle) else (middle, high)
-    return high
 
 
 def _enough(size: float, r: float, tolerance: float) -> int:

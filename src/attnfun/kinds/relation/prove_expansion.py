@@ -22,15 +22,15 @@ import numpy as np
 from attnfun.certify.certificate import Status
 from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, Undecided, provided
+from attnfun.errors import present
 from attnfun.kinds.relation.form import Separable
 from attnfun.kinds.relation.prove_inner import inner_certificate
 from attnfun.kinds.relation.prove_towers import score_error
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.terms import Expansion, expansion_of
 from attnfun.kinds.relation.witness import bounded, seen_at
-from attnfun.language import BallAlgebra, Graph, precision, run
+from attnfun.language import BallAlgebra, Box, Graph, precision, run
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.enclosures import abs_uppers, balls
 from attnfun.language.ranges import range_of
 from attnfun.search import Say
@@ -67,9 +67,7 @@ def proof(relation: Relation, stored: Separable, _eps: float | None, say: Say) -
 
 def _fitting(relation: Relation, stored: Separable) -> Expansion:
     """The expansion of the relation whose features the networks can be; raises Undecided."""
-    found = expansion_of(relation)
-    if found is None:
-        raise Undecided("the relation is not seen to be a sum of separable terms")
+    found = present(expansion_of(relation), Undecided("the relation is not seen to be a sum of separable terms"))
     if found.rank != stored.rank or (found.signs is None) != (stored.signs is None):
         raise Undecided("the towers are not those of the relation's terms")
     if found.signs is not None and not np.array_equal(np.array(found.signs), stored.product_signs):

@@ -35,7 +35,7 @@ from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.rounding import LARGEST, form_rounding
 from attnfun.certify.view import Array, Undecided, provided
-from attnfun.errors import AttnfunError
+from attnfun.errors import AttnfunError, present
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.features import Features
@@ -84,9 +84,8 @@ def numpy_part(relation: Relation, core: Core) -> float:
 
     The cut is nearer to u than what was computed, for u lies in the box.
     """
-    if core.inner is None:
-        raise Undecided("there are no inner functions")
-    shifts = [numpy_rounding(graph, box) for graph, box in zip(core.inner, relation.boxes, strict=True)]
+    inner = present(core.inner, Undecided("there are no inner functions"))
+    shifts = [numpy_rounding(graph, box) for graph, box in zip(inner, relation.boxes, strict=True)]
     return _carried(core, np.concatenate(shifts))
 
 

@@ -20,9 +20,8 @@ import numpy as np
 
 from attnfun.kinds.relation.core import factors_of, plain_core
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import BallAlgebra, Graph, precision, run
-from attnfun.language.domain import Array, Box
-from attnfun.language.enclosures import point_balls, upper
+from attnfun.language import Array, BallAlgebra, Box, Graph, precision, run
+from attnfun.language.enclosures import doubles, point_balls
 
 _U = 2.0**-53
 _PRODUCTS = 6_000_000
@@ -94,10 +93,7 @@ def section_balls(graph: Graph, left: tuple[str, ...], right: tuple[str, ...], X
 def section(graph: Graph, left: tuple[str, ...], right: tuple[str, ...], X: Array, Y: Array) -> tuple[Array, Array]:
     """(mid, rad), each (m, n): the relation at all pairs of points, enclosed."""
     with precision(96):
-        value = section_balls(graph, left, right, X, Y)
-        mid = np.array([float(v.mid()) for v in value.ravel()]).reshape(value.shape)
-        rad = np.array([upper(v.rad()) for v in value.ravel()]).reshape(value.shape)
-    return mid, rad + np.abs(mid) * 2 * _U + 1e-300
+        return doubles(section_balls(graph, left, right, X, Y))
 
 
 def _singular(

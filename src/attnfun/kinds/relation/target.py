@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import ArrayAlgebra, Graph, parse, run
-from attnfun.language.domain import Array, Box
+from attnfun.errors import DamagedFile, InvalidRequest, intact, require
+from attnfun.language import Array, ArrayAlgebra, Box, Graph, Node, parse, run
 from attnfun.language.function import Function
-from attnfun.language.graph import Node
+from attnfun.language.numbers import reals
 from attnfun.language.target import Target
 
 
@@ -159,8 +158,7 @@ class Relation(Sides):
         try:
             left, right = Box.parse(str(data["left"])), Box.parse(str(data["right"]))
             graph = Graph.from_json(data.get("graph"))
-            if not set(graph.variables) <= {*left.names, *right.names}:
-                raise DamagedFile("the file's relation does not fit its domain")
+            intact(set(graph.variables) <= {*left.names, *right.names}, "the file's relation does not fit its domain")
             return cls(graph, left, right, data["symmetric"])
         except (KeyError, InvalidRequest) as error:
             raise DamagedFile(f"the file's relation cannot be read ({error})") from None
@@ -176,10 +174,7 @@ def graph_of(target: Any, box: Box) -> Graph:
 
 def points_of(X: Any, box: Box) -> Array:
     """(n, variables), columns in the box's order; of one variable (n,) too."""
-    try:
-        points = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
+    points = reals("points", X)
     if box.dim == 1 and points.ndim == 1:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] != box.dim:

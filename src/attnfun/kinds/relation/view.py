@@ -30,9 +30,8 @@ from attnfun.language.domain import Box
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.learn.weights import joined
 from attnfun.model import Model
-from attnfun.network import Architecture, AxisShape, HeadShape, Network
+from attnfun.network import Architecture, AxisShape, HasPlain, HeadShape, Network, Plain
 from attnfun.network.head import Array, Of
-from attnfun.network.plain import HasPlain, Plain
 
 if TYPE_CHECKING:
     from attnfun.kinds.relation.torch_towers import TowerProblem
@@ -165,10 +164,8 @@ def explain(model: RelationApproximant) -> str:
 
 def told(c: Certificate, proved: str = "the error is at most {:.4g}; {}") -> str:
     """What is proved, or why nothing is; `proved` is said of the bound and of what was asked for."""
-    if not c.bounds:
-        return f"{c.heading}: {c.reason or c.status.meaning}."
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-    return f"{c.heading} ({c.method}): {proved.format(c.error[1], asked)}."
+    return c.told(f" ({c.method}): {proved.format(c.error[1], asked)}.")[0]
 
 
 def record(model: RelationApproximant) -> dict[str, Any]:
@@ -273,7 +270,7 @@ class Side:
     reads: Reading
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Any]) -> Lesson:
     """The towers of a model of a relation of two or three variables, or those of `widths`."""
     ask.no_noise()
     problem = _problem(given.weights, ask)
@@ -291,11 +288,11 @@ def lesson(given: Any, ask: Ask) -> Lesson:
     return Lesson(ask.target, replace(problem, origin=origin), problem.weights)
 
 
-def _problem(weights: Any, ask: Ask) -> TowerProblem:
+def _problem(weights: Any, ask: Ask[Any]) -> TowerProblem:
     """What is to be trained, with the towers that are there already as its origin."""
     from attnfun.kinds.relation.torch_towers import TowerProblem
 
-    target: Any = ask.target
+    target = ask.target
     if ask.widths is not None:
         sides, signs = _perceptrons(weights, target, ask.widths, weights.rank if ask.rank is None else ask.rank)
         return TowerProblem(target, sides, signs)

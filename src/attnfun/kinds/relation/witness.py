@@ -10,8 +10,7 @@ from attnfun.certify.verdict import Proof
 from attnfun.certify.view import Array, provided
 from attnfun.kinds.relation.features import Ends
 from attnfun.kinds.relation.target import Relation, Sides
-from attnfun.language import BallAlgebra, Graph, precision, run
-from attnfun.language.domain import Box
+from attnfun.language import BallAlgebra, Box, Graph, precision, run
 from attnfun.language.enclosures import abs_lower, arb, point_balls
 
 Seen = tuple[float, Array | None]

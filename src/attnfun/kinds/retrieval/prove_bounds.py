@@ -42,11 +42,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.certify.view import Array
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
-from attnfun.language import BallAlgebra, precision, run
+from attnfun.language import Array, BallAlgebra, precision, run
 from attnfun.language.enclosures import arb, lower, lowers, point_balls, upper, uppers
 from attnfun.language.intervals import Interval, IntervalAlgebra
 from attnfun.language.numbers import number, positive, whole_number

@@ -84,8 +84,7 @@ class Columns:
             shown = "" if names is None else f", columns {', '.join(names)}"
             raise InvalidRequest(f"{what} of shape {np.shape(table)}: (n, {wanted}) is needed{shown}")
         bad = ~np.isfinite(values).all(axis=1)
-        if bad.any():
-            raise InvalidRequest(f"{what}, row {int(np.argmax(bad))}: a number that is not finite")
+        require(not bad.any(), f"{what}, row {int(np.argmax(bad))}: a number that is not finite")
         chosen = tuple(names) if names is not None else tuple(f"v{k + 1}" for k in range(values.shape[1]))
         return cls(chosen, values, None, tuple(f"{what}, row {k}" for k in range(len(values))))
 

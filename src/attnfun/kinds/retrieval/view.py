@@ -208,14 +208,13 @@ def subjects(model: Retrieval, eps: float | None) -> Found:
     return about, [below, Subject("", model.network, X, picks=frozenset({"retrieve"}))], []
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Lookup]) -> Lesson:
     """The tower, the query map and the key vectors of a head, towards the softmax of the utilities."""
     from attnfun.kinds.retrieval.torch_lookup import LookupProblem
 
     ask.no_noise()
     ask.no_towers()
     target, own = ask.target, given.weights
-    assert isinstance(target, Lookup)
     require(own.networks, "this head stands behind features and no tower: leave features_only out to have a network")
     problem = LookupProblem(target, own, own.network)
     if ask.start == "random":

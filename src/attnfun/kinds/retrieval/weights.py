@@ -26,11 +26,8 @@ from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.relation.form import Polynomials, Reading
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
-from attnfun.network import attention, evaluate, stream
-from attnfun.network.architecture import Architecture
+from attnfun.network import Architecture, Cost, HasPlain, Layer, Network, Plain, attention, evaluate, stream
 from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head, Of, freeze, softmax
-from attnfun.network.network import Cost, Layer, Network
-from attnfun.network.plain import HasPlain, Plain
 
 MOST_ENTRIES = 1 << 27
 

@@ -9,6 +9,6 @@ KIND = Kind(
     view="attnfun.model:TokenModel",
     words="attnfun.network.words",
     lesson="attnfun.kinds.sampled.lesson:lesson",
-    subjects="attnfun.diagnosis.tokens:subjects",
+    subjects="attnfun.diagnosis.plain:of_tokens",
     unproved="it was trained on a sampler: its error is sampled, and a sampler says nothing of what it does not draw",
 )

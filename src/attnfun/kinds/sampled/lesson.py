@@ -6,7 +6,6 @@ from attnfun.learn.lesson import Ask, Lesson, token_lesson
 from attnfun.learn.sampled import SampledTask
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[SampledTask]) -> Lesson:
     """An architecture, or the shape of a model that was trained before, towards what the sampler wants."""
-    assert isinstance(ask.target, SampledTask)
     return token_lesson(given, ask, reads=ask.target.tokens, chosen_by=ask.target.chosen_by)

@@ -37,15 +37,14 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible, InvalidRequest
+from attnfun.errors import Infeasible, InvalidRequest, feasible
 from attnfun.kinds.function.build import Request, choose
 from attnfun.kinds.function.verb import compile
 from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNetwork, Spread
 from attnfun.kinds.sequence.prove import output_name
 from attnfun.kinds.sequence.target import Definition, SequenceMap, entry, meaning, source_name
-from attnfun.language import Graph
+from attnfun.language import Box, Graph
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.ranges import range_of
 from attnfun.language.slopes import change_bound, slope_bounds
@@ -218,8 +217,7 @@ def aggregate_head(d: Definition, names: Sequence[str], tokens: int, error: floa
         key[place] = sign = 1.0 if d.kind == "max" else -1.0
         if tokens > 1:
             beta = float(rounded([lack(tokens) / (2 * error)], dtype)[0]) if error > 0 else math.inf
-            if not 0 < beta < math.inf:
-                raise Infeasible(f"a {d.kind} to within {error:.3g} needs logits that {dtype} cannot hold")
+            feasible(0 < beta < math.inf, f"a {d.kind} to within {error:.3g} needs logits that {dtype} cannot hold")
             key[place], offset = sign * beta, sign * lack(tokens) / (2 * beta)
     shown = f"{d.kind}({', '.join(d.args)})"
     return GatherHead(shown, (d.name,), None, rounded(key, dtype), rounded(value, dtype), rounded([offset], dtype))
@@ -417,8 +415,7 @@ class Stages:
         if way == "auto" and self.each is not None:
             limits["max_layers"] = self.each
         if self.quick:
-            assert function.graph is not None
-            require_defined(function.graph, function.box)
+            require_defined(function.formula, function.box)
             request = Request(function, eps, math.inf, self.dtype, self.seed, **limits)
             construction, plan = choose(request, way).plans[0]
             self.say(f"building {plan.keys:,} keys ({construction.name})")

@@ -40,11 +40,9 @@ class SequenceTask(Drawn):
         return embedded(*self.embedding, X, self.architecture.dtype).astype(np.float64), values
 
 
-def lesson(_given: Any, ask: Ask) -> Lesson:
+def lesson(_given: Any, ask: Ask[SequenceMap]) -> Lesson:
     """The shape of a model, or one given alone, towards the asked map."""
-    target = ask.target
-    assert isinstance(target, SequenceMap)
-    own = None if ask.source is None else ask.source.weights
+    target, own = ask.target, None if ask.source is None else ask.source.weights
     return taught(target, target, own, ask, lambda rng, count: target.draw(rng, count)[0], lambda weights: weights)
 
 
@@ -52,7 +50,7 @@ def taught(
     target: Target,
     asked: SequenceMap,
     own: Any,
-    ask: Ask,
+    ask: Ask[Any],
     drawn: Callable[[np.random.Generator, int], Array],
     dress: Callable[[TokenSequence], Any],
 ) -> Lesson:

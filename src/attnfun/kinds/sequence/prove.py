@@ -31,13 +31,12 @@ from flint import arb
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, TINY, gamma, hypotheses
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Undecided, provided
-from attnfun.errors import AttnfunError
+from attnfun.errors import AttnfunError, present
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.prove_gathering import Known, aggregate, copies, widened
 from attnfun.kinds.sequence.target import OfTokens, SequenceMap, meaning, run_sequence, source_name
-from attnfun.language import BallAlgebra, Graph, precision
-from attnfun.language.domain import Box
+from attnfun.language import BallAlgebra, Box, Graph, precision
 from attnfun.language.enclosures import abs_lower
 from attnfun.language.function import Function
 from attnfun.language.ranges import range_of
@@ -108,9 +107,7 @@ class SequenceProof:
             else:
                 self._inner(stage)
             self._require_held()
-        if worst is None:
-            raise Undecided("no stage writes the outputs")
-        return worst
+        return present(worst, Undecided("no stage writes the outputs"))
 
     def _require_held(self) -> None:
         """No coordinate may overflow, read or not: 0 times infinity is no 0."""
@@ -181,8 +178,7 @@ class SequenceProof:
         ends = {c: (k.low, k.high) if c in own else (k.least, k.most) for c, k in read.items()}
         errors = np.array([0.0 if c in own else k.error for c, k in read.items()])
         function = Function.of(graph, Box.parse(ends), network.outputs)
-        assert function.graph is not None
-        carried = _carried(function.graph, function.box, errors, 1e-3 * (self.eps or 0.0))
+        carried = _carried(function.formula, function.box, errors, 1e-3 * (self.eps or 0.0))
         provided(math.isfinite(carried), "what the errors of the features do to the target could not be bounded")
         allowance = _regrouping(network, self.n + self.memory)
         rest = None if self.eps is None or not final else self.eps - carried - allowance
@@ -191,7 +187,7 @@ class SequenceProof:
         provided(math.isfinite(certificate.error[1]), certificate.reason or "a network could not be proved")
         rounding = float(certificate.parts.get("rounding", 0.0))
         construction = math.nextafter(max(certificate.error[1] - rounding, 0.0), math.inf)
-        spans = [] if final else range_of(function.graph, function.box)
+        spans = [] if final else range_of(function.formula, function.box)
         ranges = tuple(widened(a, b, 0.0, False, False) for a, b in spans)
         return Part(construction, carried, rounding + allowance, certificate.method, ranges)
 

@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
-from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
-from attnfun.language.domain import Array, Box
+from attnfun.language import Algebra, Array, ArrayAlgebra, Box, Builder, Graph, parse, run
 from attnfun.language.graph import is_name
-from attnfun.language.numbers import whole_number
+from attnfun.language.numbers import reals, whole_number
 from attnfun.language.target import Target
 from attnfun.network.tokens import sample_size
 
@@ -84,10 +83,7 @@ class OfTokens(Target):
     def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
         """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
         what, shape = self.draws_what, (self.count, self.box.dim)
-        try:
-            array = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"{what} {X!r:.60}: an array of numbers is needed") from None
+        array = reals(what, X)
         if array.shape == shape[:1] and self.box.dim == 1:
             array = array[:, None]
         single = array.ndim == 2
@@ -117,8 +113,7 @@ class OfTokens(Target):
     def against(self, given: Any) -> Self:
         kind: Any = type(self)
         other = kind.read(given, self.box, self.count)
-        if other != self:
-            raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+        require(other == self, f"the file is about {self.text[:150]}, not about {other.text[:150]}")
         return self
 
     def fits(self, weights: Any) -> str:
@@ -299,8 +294,7 @@ def run_sequence(
                 if one:  # a token that nothing has fetched is needed by nobody
                     one[d.name] = run(d.graph, algebra, {**shared, **one})[0]
         else:
-            if not all(local):
-                raise InvalidRequest(f"{d.kind}({', '.join(d.args)}) needs every token")
+            require(all(local), f"{d.kind}({', '.join(d.args)}) needs every token")
             turned = [*local[first:], *local[:first]]
             columns = [[{**shared, **one}[name] for one in turned] for name in d.args]
             shared[d.name] = _aggregate(d.kind, algebra, columns)

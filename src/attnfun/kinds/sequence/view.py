@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.diagnosis.plain import POINTS
+from attnfun.diagnosis.plain import POINTS, of_tokens
 from attnfun.diagnosis.subject import Subject
-from attnfun.diagnosis.tokens import subjects as on_tokens
 from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.model import Model, Of
@@ -75,12 +74,9 @@ def explain(model: SequenceApproximant) -> str:
             lines.append(f"Stage {number}, apply {whose}: {stage.depth} layer(s), {keys:,} keys, reads {reads[:80]}.")
     lines += [f"{key}: {value}" for key, value in model.story.items() if key != "construction"]
     low, high = c.error
-    if c.bounds:
-        asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-        lines.append(f"{c.heading}: the error of any entry is at most {high:.4g}; {low:.4g} was seen; {asked}.")
-        lines.append("Parts: " + ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items()) + ".")
-    else:
-        lines.append(f"{c.heading}: {c.reason or c.status.meaning}.")
+    asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
+    bound = f": the error of any entry is at most {high:.4g}; {low:.4g} was seen; {asked}."
+    lines += c.told(bound, "Parts: " + ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items()) + ".")
     return "\n".join(lines)
 
 
@@ -142,7 +138,7 @@ def subjects(model: SequenceApproximant, eps: float | None) -> tuple[str, list[S
     """Every network over constant keys at what its tokens hold; gather heads have no fixed keys."""
     network, box, n = model.weights, model.target.box, model.target.tokens
     if isinstance(network, TokenSequence):
-        return on_tokens(model, eps)
+        return of_tokens(model, eps)
     about = f"{model.target.text}  for {n} tokens in  {box.text}"
     count = max(20, POINTS // n)
     streams = network.stream(box.probe(count * n, np.random.default_rng(46))[: count * n].reshape(count, n, box.dim))

@@ -9,8 +9,6 @@
 The form is a name; which sequence map it stands for is worked out from the target alone (`pattern.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -34,8 +34,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named
-from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, ArrayAlgebra, Box, Builder, Graph, Node, parse, run
 from attnfun.language.numbers import whole_number
 from attnfun.network.tokens import sample_size
 

@@ -80,10 +80,9 @@ def subjects(model: SetApproximant, eps: float | None) -> tuple[str, list[Subjec
     return of_sequence(model.sequence, eps)
 
 
-def lesson(_given: Any, ask: Ask) -> Lesson:
+def lesson(_given: Any, ask: Ask[SetFunction]) -> Lesson:
     """The shape of a model, with its form, or one given alone, with the form of `token_coordinates`."""
     target = ask.target
-    assert isinstance(target, SetFunction)
     own: SetNetwork | None = None if ask.source is None else ask.source.weights
     form: Form = own.form if own is not None else "pairs" if target.has_pairs else "elements"
 

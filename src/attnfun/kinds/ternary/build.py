@@ -10,9 +10,10 @@ import numpy as np
 
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, feasible
-from attnfun.kinds.relation.prove_coefficients import Expansion, bisected
+from attnfun.kinds.relation.prove_coefficients import Expansion
 from attnfun.kinds.ternary.prove import trilinear_error, trilinear_rounding, trilinear_table
 from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
+from attnfun.language.numbers import bisected
 from attnfun.network.head import Array
 from attnfun.search import Proposal, Proposals, Say
 

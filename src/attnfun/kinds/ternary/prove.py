@@ -24,8 +24,7 @@ from attnfun.kinds.relation.prove_coefficients import Expansion, column_errors, 
 from attnfun.kinds.relation.prove_polynomials import IEEE, LIBM
 from attnfun.kinds.relation.witness import bounded, seen_at
 from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
-from attnfun.language import Graph, precision
-from attnfun.language.domain import Box
+from attnfun.language import Box, Graph, precision
 from attnfun.search import Goal, Say
 
 _U = 2.0**-53

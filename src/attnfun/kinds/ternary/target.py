@@ -14,8 +14,7 @@ from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.kinds.relation.features import contracted
 from attnfun.kinds.relation.form import Form, Reading
 from attnfun.kinds.relation.target import Sides, points_of
-from attnfun.language import Graph
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, Box, Graph
 from attnfun.network.head import freeze
 from attnfun.network.network import Cost, Network
 

@@ -11,9 +11,8 @@ from attnfun.kinds.relation.target import Relation, joined
 from attnfun.kinds.ternary.build import forms
 from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.view import TrilinearForm
-from attnfun.language import parse
+from attnfun.language import Box, parse
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.search import Goal, check_request, one_thread, search
 
 

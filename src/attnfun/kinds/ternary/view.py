@@ -9,8 +9,7 @@ from attnfun.kinds.relation.view import Found, Ranked, told
 from attnfun.kinds.relation.view import lesson as towers
 from attnfun.kinds.relation.view import subjects as tower_subjects
 from attnfun.kinds.ternary.target import Coefficients, Ternary, Trilinear
-from attnfun.language import Graph
-from attnfun.language.domain import Box
+from attnfun.language import Box, Graph
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.network.head import Of
 from attnfun.search import Goal, certified
@@ -65,12 +64,11 @@ def subjects(model: TrilinearForm, eps: float | None) -> Found:
     return tower_subjects(model, eps)
 
 
-def lesson(given: Any, ask: Ask) -> Lesson:
+def lesson(given: Any, ask: Ask[Ternary]) -> Lesson:
     """Other coefficients in the shape of a form; with `widths`, and of towers, as for a relation of two variables."""
     from attnfun.kinds.ternary.torch_trilinear import FormProblem
 
     target, own = ask.target, given.weights
-    assert isinstance(target, Ternary)
     if not isinstance(own, Trilinear) or ask.widths is not None or ask.rank is not None:
         return towers(given, ask)
     ask.no_noise()

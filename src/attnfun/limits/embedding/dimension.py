@@ -28,10 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, present
 from attnfun.language.numbers import whole_number
-from attnfun.limits.embedding import curve
-from attnfun.limits.embedding.check import Obstruction, check_embedding, check_obstruction
+from attnfun.limits.embedding import Obstruction, check_embedding, check_obstruction, curve
 from attnfun.limits.embedding.circulant import frequency_search
 from attnfun.limits.embedding.descent import MOST_ENTRIES, free, refine, widen
 from attnfun.limits.embedding.files import read_any, save
@@ -246,9 +245,7 @@ def _integers(core: Core, best: Found, d: int, bits: int | None) -> Whole:
         if (bits is None or size <= bits) and (whole is None or margin >= whole.margin):
             least = size if whole is None else min(size, whole.least_bits)
             return Whole(queries, documents, size, least, margin)
-    if whole is None:
-        raise Infeasible(f"no integers of at most {bits or 60} bits were found at dimension {d}")
-    return whole
+    return present(whole, Infeasible(f"no integers of at most {bits or 60} bits were found at dimension {d}"))
 
 
 # --- fewer dimensions, and wider margins ------------------------------------------------------------------------------

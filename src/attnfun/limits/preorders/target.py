@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.errors import InvalidRequest, require
+from attnfun.errors import InvalidRequest, present, require
 from attnfun.kinds.relation.target import Relation, joined
-from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
-from attnfun.language.domain import Array, Box
+from attnfun.language import Array, ArrayAlgebra, BallAlgebra, Box, Builder, Graph, parse, precision, run
 from attnfun.language.enclosures import lower, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.network.head import frozen
@@ -45,8 +44,7 @@ class Preorder:
     @classmethod
     def read(cls, utility: Any, prefers: Any, keys: Any, queries: Any) -> Preorder:
         """From a utility (text, Graph, NumPy function of all variables) or a comparison callable, and the boxes."""
-        if keys is None:
-            raise InvalidRequest("a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
+        require(keys is not None, "a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
         box, asked = Box.parse(keys), None if queries is None else Box.parse(queries)
         if utility is None:
             require(callable(prefers), f"prefers={prefers!r:.60}: a function (query, a, b), true iff a is no worse")
@@ -137,9 +135,7 @@ class Preorder:
 
     @property
     def _graph(self) -> Graph:
-        if self.graph is None:
-            raise InvalidRequest("a comparison callable has no utility of its own")
-        return self.graph
+        return present(self.graph, InvalidRequest("a comparison callable has no utility of its own"))
 
     def _environment(self, query: Array | None, K: Array) -> dict[str, Array]:
         env = {name: K[:, k] for k, name in enumerate(self.keys.names)}

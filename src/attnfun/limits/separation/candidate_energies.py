@@ -47,8 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import AttnfunError
-from attnfun.language import precision
-from attnfun.language.domain import Array
+from attnfun.language import Array, precision
 from attnfun.language.enclosures import arb, lower, upper
 from attnfun.language.numbers import whole_number
 from attnfun.limits.separation.harmonics import all_harmonics

@@ -45,7 +45,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Array
-from attnfun.language.numbers import one_of, positive_or_none, whole_number
+from attnfun.language.numbers import bisected, one_of, positive_or_none, whole_number
 from attnfun.limits.record import Record, texts
 from attnfun.limits.separation.energies import Energies, energies
 from attnfun.limits.separation.harmonics import all_seen
@@ -205,10 +205,7 @@ def least_heads(holds: Callable[[int], bool]) -> int:
     low, high = 0, 1
     while not holds(high):
         low, high = high, high * high if high > 4 else high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return bisected(low, high, holds)
 
 
 @lru_cache(maxsize=64)

@@ -61,10 +61,9 @@ class Affine(Construction):
 def _middles(request: Request) -> NDArray[np.float64]:
     """The middle of every output's range, where all of it lies within eps; Infeasible where it does not."""
     function = request.function
-    assert function.graph is not None
     seen = function.values(function.box.probe(256, np.random.default_rng(0)))
     feasible(np.all(np.ptp(seen, axis=0) <= 2 * request.eps), _REFUSAL)
-    ranges = np.array(range_of(function.graph, function.box))
+    ranges = np.array(range_of(function.formula, function.box))
     middle = ranges.mean(axis=1)
     feasible(np.all(ranges[:, 1] - middle <= request.eps), _REFUSAL)
     return np.asarray(middle)

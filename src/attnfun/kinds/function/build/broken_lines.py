@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.function.build.compose_program import step_graph
 from attnfun.kinds.function.build.compose_steps import Form, Forms, Step, affine, constants
-from attnfun.language import ArrayAlgebra, Builder, Graph, run
-from attnfun.language.domain import Box
+from attnfun.language import ArrayAlgebra, Box, Builder, Graph, run
 from attnfun.language.graph import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 
@@ -214,8 +213,7 @@ class _Walk:
 
     def _value(self, i: int) -> float:
         value = float(run(self.graph.reachable((i,)), ArrayAlgebra(), {})[0])
-        if not math.isfinite(value):
-            raise Infeasible(f"interpolation: the constant {self.graph.text(i, 60)} is not finite")
+        feasible(math.isfinite(value), f"interpolation: the constant {self.graph.text(i, 60)} is not finite")
         return value
 
 

@@ -24,8 +24,7 @@ import numpy as np
 from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.fit import estimate_keys
-from attnfun.language import Builder, Graph, Node
-from attnfun.language.domain import Box
+from attnfun.language import Box, Builder, Graph, Node
 from attnfun.language.graph import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
 from attnfun.language.squares import sum_of_squares

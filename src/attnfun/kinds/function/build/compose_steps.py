@@ -24,9 +24,8 @@ from attnfun.kinds.function.build.compose_program import Finished, Ranges, argum
 from attnfun.kinds.function.build.plan import Request
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.keys import Array, Fit
-from attnfun.language import ArrayAlgebra, Builder, Graph, Node, run
+from attnfun.language import ArrayAlgebra, Box, Builder, Graph, Node, run
 from attnfun.language.definedness import natural_domain, require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.graph import arguments_first
 from attnfun.language.ranges import Effort, is_tight, range_of

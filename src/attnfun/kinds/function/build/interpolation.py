@@ -36,7 +36,7 @@ from attnfun.kinds.function.build.compose_steps import Forms
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
 from attnfun.kinds.function.build.unary.keys import Fit
-from attnfun.language.numbers import one_of
+from attnfun.language.numbers import bisected, one_of
 from attnfun.network import Network
 
 MOST_KEYS = 2048
@@ -128,7 +128,4 @@ def points_for(low: float, high: float, tolerance: float, variant: str) -> int:
     while not error(enough) <= tolerance:
         few, enough = enough, 2 * enough
         feasible(enough <= MOST_POINTS, f"interpolation: more than {MOST_POINTS:.0e} points would be needed")
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        few, enough = (few, middle) if error(middle) <= tolerance else (middle, enough)
-    return enough
+    return bisected(few, enough, lambda points: error(points) <= tolerance)

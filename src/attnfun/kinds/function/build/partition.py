@@ -292,8 +292,7 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
 @lru_cache(maxsize=4)  # of a target whose cells are counted twice
 def steep_points(function: Function, boxes: int = 1500) -> Array:
     """Centres of the sub-boxes whose gradient, by ball ranges, may be largest: finds spikes that random points miss."""
-    assert function.graph is not None
-    boxes = min(boxes, max(_LEAST_BOXES, _STEEP_WORK // len(function.graph.nodes)))
+    boxes = min(boxes, max(_LEAST_BOXES, _STEEP_WORK // len(function.formula.nodes)))
     box = function.box
     low, high = box.low_array[None], box.high_array[None]
     width = box.high_array - box.low_array
@@ -306,7 +305,7 @@ def steep_points(function: Function, boxes: int = 1500) -> Array:
             new_low, new_high = halved(low[worst], high[worst], 1 / width)
             values = {n: balls(new_low[:, k], new_high[:, k]) for k, n in enumerate(box.names)}
             steep = np.zeros(len(new_low))
-            for dual in run(function.graph, algebra, algebra.variables(box.names, values)):
+            for dual in run(function.formula, algebra, algebra.variables(box.names, values)):
                 for k, partial in enumerate(dual.partials):
                     if partial is not None:
                         size = np.broadcast_to(abs_uppers(np.asarray(partial, dtype=object)), steep.shape)

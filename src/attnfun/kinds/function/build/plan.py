@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnfun.errors import Infeasible
+from attnfun.errors import Infeasible, present
 from attnfun.kinds.function.build.unary.keys import Fit
 from attnfun.language import Graph
 from attnfun.language.function import Function
@@ -47,9 +47,7 @@ class Request:
 
     def expression(self, why: str) -> Graph:
         """The target's graph; a black box has none and is refused, `why` says for what reason."""
-        if self.function.graph is None:
-            raise Infeasible(why)
-        return self.function.graph
+        return present(self.function.graph, Infeasible(why))
 
     def network(
         self, layers: Iterable[Layer], readout: ArrayLike, bias: ArrayLike, labels: Labels | None = None

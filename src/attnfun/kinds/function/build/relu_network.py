@@ -255,10 +255,9 @@ def _build(request: Request, design: Design) -> Network:
         made.setdefault(layer, []).extend(heads)
     read = dense.readout @ held
     read[:, -1] += dense.readout_constants
-    assert request.function.graph is not None
     units = design.ranges.network.units
     labels = tuple(
         Label(names[j], units[j].node, units[j].argument, design.fits[j].slope, design.fits[j].offset) for j in order
     )
     layers = [Layer(tuple(made[k])) for k in sorted(made)]
-    return request.network(layers, read[:, :-1], read[:, -1], Labels(request.function.graph, labels).canonical())
+    return request.network(layers, read[:, :-1], read[:, -1], Labels(request.function.formula, labels).canonical())

@@ -16,8 +16,7 @@ from attnfun.kinds.relation.core import Core
 from attnfun.kinds.relation.form import Towers
 from attnfun.kinds.relation.prove_inner import gradient_bounds, inner_certificate, remember, stream_sizes
 from attnfun.kinds.relation.target import Relation
-from attnfun.language import Graph
-from attnfun.language.domain import Box
+from attnfun.language import Box, Graph
 from attnfun.network import Network
 from attnfun.search import Say
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.view import Undecided
-from attnfun.errors import Infeasible, InvalidRequest, NotPositive, require
+from attnfun.errors import Infeasible, InvalidRequest, NotPositive, present, require
 from attnfun.kinds.relation.build.inner import Inner, inner_networks, on_top
 from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.features import Block, Features
@@ -16,9 +16,8 @@ from attnfun.kinds.relation.prove_coefficients import padded
 from attnfun.kinds.relation.prove_features import Parts, construction_error, factor_weights, rounding, take_apart
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import TowerWeights
-from attnfun.language import BallAlgebra, precision, run
+from attnfun.language import Array, BallAlgebra, precision, run
 from attnfun.language.enclosures import abs_lower, point_balls
-from attnfun.network.head import Array
 from attnfun.search import Proposal, Proposals, Say
 
 _SHARES = (0.98, 0.8, 0.5)  # of eps for the features; the rest is for their towers
@@ -228,9 +227,7 @@ def _least(ask: Ask, parts: Parts, eps: float) -> tuple[Features, str]:
             continue
         if best is None or found.rank < best[0].rank:
             best = (found, how)
-    if best is None:
-        raise Infeasible(why or f"eps={eps:.3g} for {ask.text} could not be proved")
-    return best
+    return present(best, Infeasible(why or f"eps={eps:.3g} for {ask.text} could not be proved"))
 
 
 def _fewest(ask: Ask, parts: Parts, eps: float, pivoted: bool, most: int | None) -> Features:

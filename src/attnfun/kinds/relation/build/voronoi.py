@@ -33,10 +33,10 @@ from attnfun.kinds.relation.build.chebyshev import eigen_columns, singular_colum
 from attnfun.kinds.relation.build.search import OUT, Ask, near
 from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.form import Cells, CellSide
-from attnfun.kinds.relation.prove_coefficients import bisected
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.towers import Keys
 from attnfun.language.domain import Box
+from attnfun.language.numbers import bisected
 from attnfun.network.head import Array
 from attnfun.search import MET, Proposal, Proposals
 

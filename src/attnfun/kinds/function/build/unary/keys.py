@@ -29,11 +29,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.network import Axis, Head, ReluBlock, rounded
-
-Array = NDArray[np.float64]
+from attnfun.network.head import Array as Array
 
 
 @dataclass(frozen=True)

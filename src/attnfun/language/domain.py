@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.language.numbers import one_of
 
 Array = NDArray[np.float64]
@@ -21,8 +22,10 @@ _LARGEST = 1e150  # end points past this would overflow as soon as they are squa
 
 
 @dataclass(frozen=True)
-class Box:
+class Box(Brief):
     """Π_k [low_k, high_k] with a name for each variable; the end points are exactly these doubles."""
+
+    _shown = ("text",)
 
     names: tuple[str, ...]
     low: tuple[float, ...]

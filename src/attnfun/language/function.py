@@ -124,8 +124,7 @@ class Function(Target):
         """The target as a person would write it (from the graph itself, never from stored text)."""
         if self.graph is None:
             return f"black box, Lipschitz constant {self.lipschitz:g} declared"
-        graph = self.source or self.graph
-        texts = [graph.text(o) for o in graph.outputs]
+        texts = (self.source or self.graph).texts
         return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
     @property

@@ -25,13 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.language.brief import Brief
 
 Json = dict[str, Any]
 Array = NDArray[np.float64]
 
 
-class Target:
+class Target(Brief):
     """Base of all targets: frozen dataclasses; `kind` is the name under which the registry knows it."""
+
+    _shown = ("text", "domain")
 
     kind: ClassVar[str]
     norms: ClassVar[tuple[str, ...]] = ("sup",)

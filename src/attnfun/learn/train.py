@@ -19,6 +19,7 @@ from typing import Any
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds import find
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.mlp import read_mlp
@@ -47,7 +48,7 @@ class Progress:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(Brief):
     """`network` has the least sup error on the probe of all rows of `history`; it is that of step `best_step`.
 
     Of networks whose error is a mean (points on a sphere) or that decide (matches, the best key) it has the least mean

@@ -31,6 +31,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.language import Algebra, ArrayAlgebra, Builder, Graph, parse, run
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Array, Box
 from attnfun.language.graph import is_name
 from attnfun.language.numbers import whole_number
@@ -47,7 +48,7 @@ _EXPRESSION = "expression"
 
 
 @dataclass(frozen=True)
-class Definition:
+class Definition(Brief):
     """A number at every token (`kind` "expression", with its graph), or an aggregate of numbers that `args` name."""
 
     name: str

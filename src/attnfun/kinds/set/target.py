@@ -35,6 +35,7 @@ import numpy as np
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Array, Box
 from attnfun.language.numbers import whole_number
 from attnfun.network.tokens import sample_size
@@ -46,7 +47,7 @@ _INDEXED = re.compile(r"([A-Za-z_][A-Za-z_0-9]*) *\[ *([ij]) *\]")
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(Brief):
     """A sum, mean, max or min (`kind`) over elements or pairs of a graph in x_i, x_j and earlier sums."""
 
     name: str

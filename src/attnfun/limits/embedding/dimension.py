@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import Infeasible
+from attnfun.language.brief import Brief
 from attnfun.language.numbers import whole_number
 from attnfun.limits.embedding import curve
 from attnfun.limits.embedding.check import Obstruction, check_embedding, check_obstruction
@@ -73,7 +74,7 @@ class Row(Record):
 
 
 @dataclass(frozen=True)
-class EmbeddingDimension:
+class EmbeddingDimension(Brief):
     """The answer: lower ≤ dimension needed ≤ upper, the embedding at `dimension`, and the table."""
 
     relation: Relevance = field(repr=False)

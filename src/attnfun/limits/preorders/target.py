@@ -19,6 +19,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation, joined
 from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import lower, point_balls, upper
 from attnfun.language.function import Function
@@ -29,7 +30,7 @@ _EXACT = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Preorder:
+class Preorder(Brief):
     """Keys on a box, preferred by a utility `graph` or by `prefers`; `queries` is None where there are none."""
 
     keys: Box

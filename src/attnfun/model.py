@@ -20,6 +20,7 @@ from attnfun.certify.verdict import About
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.kinds import Kind, find
 from attnfun.language.brief import Brief, shortened
+from attnfun.language.inputs import read_call
 from attnfun.language.target import Target
 from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
@@ -85,9 +86,13 @@ class Model(Brief, Generic[T, W]):
     """The shape of the weights: what `train` sets free."""
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """The target's inputs → its outputs, float64."""
-        arrays, how = self.target.encode(self.weights, *inputs, **options)
-        return self.target.decode(self.weights.run(*arrays), how)
+        """The target's inputs → its outputs, float64: `net(X)`, or variables by name, `net(x=0.3, y=[0, 1])`."""
+        target = self.target
+        named, rest = read_call(target.encode, target.variables, inputs, options)
+        inputs, shape = target.of_names(named) if named else (inputs, None)
+        arrays, how = target.encode(self.weights, *inputs, **rest)
+        found = target.decode(self.weights.run(*arrays), how)
+        return found if shape is None else found.reshape(shape + found.shape[1:])
 
     @property
     def kind(self) -> Kind:

@@ -132,24 +132,14 @@ class Function(Target):
         return self.box.text
 
     def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
-        """(n, variables), columns in the domain's order; of one variable (n,) too, of several one point (variables,).
-
-        `outside`: "raise", "clamp" or "allow" for points outside the domain.
+        """Points (`Box.points`). `outside`: "raise", "clamp" or "allow" for points outside the domain.
         """
-        try:
-            points = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
-        d = self.box.dim
-        single = points.ndim == 1 and len(points) == d and d > 1
-        if d == 1 and points.ndim == 1:
-            points = points[:, None]
-        elif single:
-            points = points[None]
-        if points.ndim != 2 or points.shape[1] != d:
-            names = ", ".join(self.box.names)
-            raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {d}) is needed, columns {names}")
+        points, single = self.box.points(X)
         return (self.box.checked(points, outside),), single
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.box.names
 
     def decode(self, outputs: Any, single: bool) -> Array:
         """(n,), or (n, outputs) of several; of a single point its values."""

@@ -193,7 +193,7 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
             raise InvalidRequest("train needs a target: an architecture has none of its own")
         target = own
     if isinstance(target, Function):
-        if domain is not None and Box.parse(domain) != target.box:
+        if domain is not None and Box.parse(domain, target.box.names) != target.box:
             raise InvalidRequest(f"the target has its own domain {target.box.text}; leave domain out")
         return target
     if domain is None:
@@ -202,5 +202,5 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
             raise InvalidRequest("train needs a domain, for instance domain='x=-1:1': an architecture has none")
         domain = plain.domain
     mlp = read_mlp(target)
-    box = Box.parse(domain) if mlp is None else mlp.box(domain)
+    box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
     return Function.read(target if mlp is None else mlp, box, lipschitz)

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.language import ArrayAlgebra, Graph, parse, run
-from attnfun.language.domain import Array, Box
+from attnfun.language.domain import Array, Box, read_boxes
 from attnfun.language.function import Function
 from attnfun.language.graph import Node
 from attnfun.language.target import Target
@@ -43,6 +43,10 @@ class Sides(Target):
     @property
     def text(self) -> str:
         return self.graph.text(self.graph.outputs[0])
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.box.names
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
         return list(self.box.names), [self.answer]
@@ -98,7 +102,7 @@ class Relation(Sides):
     @classmethod
     def read(cls, target: Any, left: Any, right: Any, symmetric: bool = False) -> Relation:
         """A Relation from an expression, a Graph or a NumPy function of all variables, left ones first."""
-        first, second = Box.parse(left), Box.parse(right)
+        first, second = read_boxes(target, left, right)
         return cls(graph_of(target, _named_apart(first, second)), first, second, bool(symmetric))
 
     @property
@@ -176,14 +180,7 @@ def graph_of(target: Any, box: Box) -> Graph:
 
 def points_of(X: Any, box: Box) -> Array:
     """(n, variables), columns in the box's order; of one variable (n,) too."""
-    try:
-        points = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"points {X!r:.60}: an array of numbers is needed") from None
-    if box.dim == 1 and points.ndim == 1:
-        points = points[:, None]
-    if points.ndim != 2 or points.shape[1] != box.dim:
-        raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {box.dim}) is needed, columns {', '.join(box.names)}")
+    points, _ = box.points(X)
     require(box.contains(points).all(), f"a point lies outside the domain {box.text}")
     return points
 

@@ -76,11 +76,11 @@ class SetFunction(OfTokens):
         """From an expression or a list of expressions (the outputs)."""
         if isinstance(target, SetFunction):
             return target
-        box = Box.parse(domain)
         n = whole_number("points", points, 1, MAX_POINTS)
         given = [target] if isinstance(target, str) else target
         if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
             raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
+        box = Box.parse(domain, [_INDEXED.sub(r"\1", text) for text in given])
         names = [*box.names, *first(box), *second(box)]
         require(len(set(names)) == len(names), f"{', '.join(box.names)} clash with indices such as {first(box)[0]}")
         texts = tuple(str(text).strip() for text in given)

@@ -20,7 +20,7 @@ from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation, joined
 from attnfun.language import ArrayAlgebra, BallAlgebra, Builder, Graph, parse, precision, run
 from attnfun.language.brief import Brief
-from attnfun.language.domain import Array, Box
+from attnfun.language.domain import Array, Box, read_boxes
 from attnfun.language.enclosures import lower, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.network.head import frozen
@@ -48,7 +48,8 @@ class Preorder(Brief):
         """From a utility (text, Graph, NumPy function of all variables) or a comparison callable, and the boxes."""
         if keys is None:
             raise InvalidRequest("a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
-        box, asked = Box.parse(keys), None if queries is None else Box.parse(queries)
+        boxes = read_boxes(utility, *((queries,) if queries is not None else ()), keys)
+        box, asked = boxes[-1], None if queries is None else boxes[0]
         if utility is None:
             require(callable(prefers), f"prefers={prefers!r:.60}: a function (query, a, b), true iff a is no worse")
             return cls(box, asked, prefers=prefers)

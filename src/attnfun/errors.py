@@ -58,3 +58,11 @@ def feasible(condition: object, why: str, nearest: Mapping[str, Any] | None = No
     """What a construction needs: Infeasible, with the nearest request if one is known, where it does not hold."""
     if not condition:
         raise Infeasible(why, nearest)
+
+
+def how_to_install(module: str) -> str:
+    """The command that installs the package of a module."""
+    return f"pip install {_PACKAGES.get(module, module)}"
+
+
+_PACKAGES = {"sklearn": "scikit-learn", "distributed": '"dask[distributed]"'}

@@ -149,8 +149,8 @@ class Model(Brief, Generic[T, W]):
     def _card(self) -> tuple[str, str, str, str]:
         """Target, domain, size and certificate, a sentence each."""
         size = ", ".join([*sizes(self.weights), self.dtype])
-        texts = (shortened(text, 150) for text in (self.target.text, self.target.domain))
-        return *texts, size, shortened(self.certificate.sentence, 200)
+        target, domain = (shortened(text, 150) for text in (self.target.text, self.target.domain))
+        return target, domain, size, shortened(self.certificate.sentence, 200)
 
     def __repr__(self) -> str:
         target, domain, size, proof = self._card

@@ -58,8 +58,10 @@ class Certificate(Brief):
     status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.
     """
 
-    _shown = ("status", "claimed", "error", "eps", "norm", "dtype", "method", "construction", "parts", "reason")
-    _shown += ("target", "domain")
+    _shown = (
+        *("status", "claimed", "error", "eps", "norm", "dtype"),
+        *("method", "construction", "parts", "reason", "target", "domain"),
+    )
 
     status: Status
     error: tuple[float, float]

@@ -28,7 +28,7 @@ class Brief:
         """A dataclass leaves a `__repr__` alone that its class has itself, and overwrites an inherited one."""
         super().__init_subclass__(**options)
         if "__repr__" not in cls.__dict__:
-            cls.__repr__ = cls.__mro__[1].__repr__  # type: ignore[method-assign]
+            setattr(cls, "__repr__", cls.__repr__)  # noqa: B010
 
     def __repr__(self) -> str:
         return folded(_SHORT.repr1(self, _DEEP))

@@ -132,8 +132,7 @@ class Function(Target):
         return self.box.text
 
     def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
-        """Points (`Box.points`). `outside`: "raise", "clamp" or "allow" for points outside the domain.
-        """
+        """Points (`Box.points`). `outside`: "raise", "clamp" or "allow" for points outside the domain."""
         points, single = self.box.points(X)
         return (self.box.checked(points, outside),), single
 

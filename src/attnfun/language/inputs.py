@@ -75,5 +75,5 @@ def read_call(
             signature(takes).bind(None, *inputs, **rest)
         except TypeError:
             needed = [name for name, one in own.items() if one.default is one.empty]
-            raise InvalidRequest(f"{len(inputs) + len(rest)} inputs; needed are {', '.join(needed)}") from None
+            raise InvalidRequest(f"inputs: {len(inputs) + len(rest)} given; needed: {', '.join(needed)}") from None
     return named, rest

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from attnfun.language.brief import Brief
 from attnfun.network.head import Array
@@ -140,7 +140,7 @@ AnyPlain = Plain | PlainScores
 class HasPlain(Brief):
     """Weights with a plain form, and so with every way out."""
 
-    _shown = ("dtype", "cost")
+    _shown: ClassVar[tuple[str, ...]] = ("dtype", "cost")
 
     plain: Callable[..., Any]
     """plain(dtype=None): their plain form in a dtype, their own unless given."""

@@ -44,8 +44,12 @@ def draw_model(model: Any) -> Any:
     parts = (weights,) if hasattr(weights, "looks") else getattr(weights, "networks", (weights,))
     pairs = zip(parts, arrays, strict=False)
     maps = list(islice((one for network, given in pairs for one in _looks(network, given)), _HEADS))
-    panels = [*maps, partial(_outputs, seen=seen), partial(_errors, errors=seen.errors, model=model)]
-    rows = [panels] if len(panels) < 5 else [maps, panels[-2:]]
+    below: list[Callable[[Any], None]] = [
+        partial(_outputs, seen=seen),
+        partial(_errors, errors=seen.errors, model=model),
+    ]
+    panels = [*maps, *below]
+    rows = [panels] if len(panels) < 5 else [maps, below]
     page = sheet(4.6 * max(map(len, rows)), 1.1 + 4.3 * len(rows))
     for own, draws in zip(page.subfigures(len(rows), 1, squeeze=False)[:, 0], rows, strict=True):
         for ax, draw in zip(own.subplots(1, len(draws), squeeze=False)[0], draws, strict=True):

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DEMO   := $(VENV)/.demo
 JOBS   ?= 2
 
 # Tests start many short processes: what is compiled once is not compiled again.
@@ -18,13 +19,15 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attnfun needs Python 3.11 or newer")'
+$(DEMO): EXTRAS := plot
+$(READY): EXTRAS := studies,test
+$(DEMO) $(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'attnfun needs Python 3.11 or newer')"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
 	touch $@
 
-demo: $(READY) ## compile, verify, evaluate and draw one function (writes demo.safetensors, demo.png)
+demo: $(or $(wildcard $(READY)),$(DEMO)) ## compile, verify, evaluate and draw one function (writes demo.safetensors, demo.png)
 	$(BIN)/python -m attnfun.lab.demo
 
 test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the tests

@@ -73,3 +73,11 @@ def present(value: T | None, otherwise: Exception) -> T:
     if value is None:
         raise otherwise
     return value
+
+
+def how_to_install(module: str) -> str:
+    """The command that installs the package of a module."""
+    return f"pip install {_PACKAGES.get(module, module)}"
+
+
+_PACKAGES = {"sklearn": "scikit-learn", "distributed": '"dask[distributed]"'}

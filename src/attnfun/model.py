@@ -7,6 +7,8 @@ kind's view adds attributes that only it has (`.left`, `.predict`) and never ove
 
 from __future__ import annotations
 
+import base64
+import html
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -15,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About
-from attnfun.errors import InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.kinds import Kind, find
+from attnfun.language.brief import Brief, shortened
+from attnfun.language.inputs import read_call
 from attnfun.language.target import Target
 from attnfun.network import store
 from attnfun.network.claim import MEAN_SQUARE, Claim
@@ -62,7 +66,7 @@ W = TypeVar("W", bound=Weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Generic[T, W]):
+class Model(Brief, Generic[T, W]):
     """Weights for `target`, with what is proved of them.
 
     `request` is what was asked (eps, norm, method, …); `story` is what the construction has to tell (temperatures,
@@ -82,9 +86,13 @@ class Model(Generic[T, W]):
     """The shape of the weights: what `train` sets free."""
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """The target's inputs → its outputs, float64."""
-        arrays, how = self.target.encode(self.weights, *inputs, **options)
-        return self.target.decode(self.weights.run(*arrays), how)
+        """The target's inputs → its outputs, float64: `net(X)`, or variables by name, `net(x=0.3, y=[0, 1])`."""
+        target = self.target
+        named, rest = read_call(target.encode, target.variables, inputs, options)
+        inputs, shape = target.of_names(named) if named else (inputs, None)
+        arrays, how = target.encode(self.weights, *inputs, **rest)
+        found = target.decode(self.weights.run(*arrays), how)
+        return found if shape is None else found.reshape(shape + found.shape[1:])
 
     @property
     def kind(self) -> Kind:
@@ -137,11 +145,26 @@ class Model(Generic[T, W]):
         own = getattr(self.kind.module, "record", None)
         return {} if own is None else own(self)
 
+    @property
+    def _card(self) -> tuple[str, str, str, str]:
+        """Target, domain, size and certificate, a sentence each."""
+        size = ", ".join([*sizes(self.weights), self.dtype])
+        target, domain = (shortened(text, 150) for text in (self.target.text, self.target.domain))
+        return target, domain, size, shortened(self.certificate.sentence, 200)
+
     def __repr__(self) -> str:
-        c, cost = self.certificate, self.cost
-        size = f"{cost.layers} layers, {cost.heads} heads, {cost.keys:,} keys, {cost.parameters:,} parameters"
-        bound = "nothing proved" if not math.isfinite(c.error[1]) else f"{c.word}: error {c.error[1]:.3g}"
-        return f"{type(self).__name__}({self.target.text[:120]}  on  {self.target.domain[:120]}; {size}; {bound})"
+        target, domain, size, proof = self._card
+        return f"{type(self).__name__}: {target}\n  on {domain}\n  {size}\n  {proof}"
+
+    def _repr_html_(self) -> str:
+        """The card that a notebook shows: the same sentences and a small picture, if one can be drawn."""
+        target, domain, size, proof = (html.escape(text) for text in self._card)
+        try:
+            drawn = base64.b64encode(self.plot()._repr_png_()).decode()
+            drawn = f'<img alt="its picture" style="width:640px;max-width:100%" src="data:image/png;base64,{drawn}">'
+        except AttnfunError:  # no matplotlib, or a target whose truth nobody knows
+            drawn = ""
+        return f"<div><b>{target}</b><br>on {domain}<br>{size}<br>{proof}<br>{drawn}</div>"
 
 
 class TokenModel(Model[T, TokenNetwork | TokenTransformer]):
@@ -150,6 +173,13 @@ class TokenModel(Model[T, TokenNetwork | TokenTransformer]):
     @property
     def network(self) -> TokenNetwork | TokenTransformer:
         return self.weights
+
+
+def sizes(weights: Any) -> list[str]:
+    """How many layers, heads, keys and parameters weights have, in words; what they have none of is left out."""
+    cost, (head, key) = weights.cost, getattr(weights, "words", ("head", "key"))
+    counts = ((cost.layers, "layer"), (cost.heads, head), (cost.keys, key), (cost.parameters, "parameter"))
+    return [f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
 
 
 def about(

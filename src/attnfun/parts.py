@@ -1,9 +1,10 @@
 """What constructions are made of, for experiments that change a part: `af.parts.build_grid`, `af.parts.curve_keys`, …;
-and `af.parts.write_whole`, which writes a file whole or not at all.
+`af.parts.write_whole`, which writes a file whole or not at all, and `af.parts.how_to_install` of a missing module.
 
 Targets, networks and verbs have public names of their own.
 """
 
+from attnfun.errors import how_to_install
 from attnfun.files import write_whole
 from attnfun.kinds.average.build import curve_keys
 from attnfun.kinds.average.weights import curve_query, least_norm_query
@@ -28,4 +29,4 @@ from attnfun.language.circle import circle
 __all__ = ["Grid", "Request", "build_grid", "interpolated", "measured_error", "prove", "sequence_example"]
 __all__ += ["relu_network", "embedded", "sequence_embedding", "error_lower", "section", "checked_witness", "curve_keys"]
 __all__ += ["curve_query", "least_norm_query", "circle", "pair_gap", "null_logit", "vote_accuracy", "overlap"]
-__all__ += ["random_directions", "sign_coefficients", "uniform_points", "write_whole"]
+__all__ += ["random_directions", "sign_coefficients", "uniform_points", "write_whole", "how_to_install"]

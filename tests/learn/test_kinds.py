@@ -167,7 +167,7 @@ def test_a_form_is_trained_as_three_perceptrons_too() -> None:
     X, Y, Z = inputs("form")
     a, b, c = (learned.weights.values(k, one) for k, one in enumerate((X, Y, Z)))
     np.testing.assert_allclose((a * b * c).sum(axis=1), learned(X, Y, Z), rtol=0, atol=1e-12)
-    with pytest.raises(af.InvalidRequest, match="sides"):
+    with pytest.raises(af.InvalidRequest, match="2 given; needed: X, Y, Z"):
         learned(X, Y)
 
 

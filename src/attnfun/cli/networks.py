@@ -128,7 +128,7 @@ def mapped(
         own = {} if eps is None else {"eps": eps}
         return sequence(**named(example).request(small) | own, **rest, progress=progress)
     require(not small, "--small goes with --example")
-    require(texts, "no expression: write for instance attnfun sequence 'x-max(x)' --tokens 6 --domain x=-1:1")
+    require(texts, 'no expression: write for instance attnfun sequence "x-max(x)" --tokens 6 --domain x=-1:1')
     if tokens is None or eps is None:
         raise InvalidRequest(f"--{'tokens' if tokens is None else 'eps'} is missing")
     target: Any = [[part.strip() for part in text.split(";")] for text in texts] if rows else texts

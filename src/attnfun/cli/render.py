@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from attnfun.errors import AttnfunError, Infeasible, NoUtility, Refuted
+from attnfun.errors import AttnfunError, Infeasible, NoUtility, Refuted, how_to_install
 
 EXIT = dict.fromkeys(("proved", "conditional", "bounded", "sampled", "stored"), 0)
 EXIT |= {"error": 1, "invalid": 2, "infeasible": 3, "refuted": 4, "undecided": 5}
@@ -51,10 +51,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     elif isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError):
         reason = f"{error.filename!r}: {(error.strerror or reason).lower()}"
     elif isinstance(error, ModuleNotFoundError):
-        extras = {"torch": "torch", "matplotlib": "plot", "joblib": "studies", "sklearn": "studies"}
-        extra = extras.get((error.name or "").split(".")[0])
-        advice = f"; install it with: pip install 'attnfun[{extra}]'" if extra else ""
-        reason = f"this needs the package {error.name!r}, which is not installed{advice}"
+        advice = how_to_install((error.name or "").split(".")[0])
+        reason = f"this needs the package {error.name!r}, which is not installed; install it with: {advice}"
     elif isinstance(error, Interrupted | KeyboardInterrupt):
         status, reason = "error", reason or "interrupted"
     elif isinstance(error, MemoryError):

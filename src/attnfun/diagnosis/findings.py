@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnfun.diagnosis.rounding import DTYPES
+from attnfun.language.brief import Brief
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class AxisCells:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Figures(Brief):
     """One head, measured.
 
     | figure | what | how |
@@ -183,7 +184,7 @@ _OF_ERRORS = (
 
 
 @dataclass(frozen=True)
-class Mend:
+class Mend(Brief):
     """`action`: "scale" (keys and biases times `factor`), "refit" (and values fitted anew), "dtype" (`factor` None),
     "keys" (`factor` times as many an axis), "drop" (dead keys), "merge" or "none".
     """
@@ -194,7 +195,7 @@ class Mend:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Brief):
     """What was seen in one head: `figures` are those that made it, `words` the sentence, `mends` the best first."""
 
     kind: str

@@ -24,12 +24,13 @@ from functools import cached_property
 import numpy as np
 
 from attnfun.language import Array, ArrayAlgebra, run
+from attnfun.language.brief import Brief
 from attnfun.learn.probe import off
 from attnfun.network import Head, Layer, Network, ReluBlock, evaluate, evaluate_head, stream
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Subject(Brief):
     """`X` (n, inputs): where it is looked at. `target`: (n, inputs) → (n, outputs), or None.
 
     `slopes` (outputs, inputs): bounds of the target's partial derivatives, with `slopes_how` they were had; `eps`: what

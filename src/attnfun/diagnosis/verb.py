@@ -15,6 +15,7 @@ from attnfun.diagnosis.findings import GRAVE, Finding, Mend, findings, gravest_f
 from attnfun.diagnosis.plain import looked_at, of_another
 from attnfun.diagnosis.subject import values_of, worst
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.numbers import positive_or_none
@@ -27,7 +28,7 @@ Say = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Examined:
+class Examined(Brief):
     """One head: its figures, and what they say."""
 
     subject: Subject
@@ -43,7 +44,7 @@ class Examined:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis:
+class Diagnosis(Brief):
     """Every head of a file, in order; `remarks` are sentences about what could not be looked at, and why.
 
     `error`: the largest error of the whole network in its own dtype at the sampled inputs, where its target is known.

@@ -180,7 +180,7 @@ def _client(address: str) -> Any:
         from distributed import Client
     except ImportError:
         what = "--cluster needs dask.distributed, which is not installed"
-        raise af.AttnfunError(f"{what}: pip install 'attnfun[cluster]'") from None
+        raise af.AttnfunError(f"{what}: {af.parts.how_to_install('distributed')}") from None
     for name in ("distributed", "distributed.client"):  # what becomes of lost workers is said here, once
         logging.getLogger(name).setLevel(logging.CRITICAL)
     scheme, _, place = address.rpartition("://")

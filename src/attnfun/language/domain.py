@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.language.brief import Brief
+from attnfun.language.inputs import numbers
+from attnfun.language.names import names_of
 from attnfun.language.numbers import one_of
 
 Array = NDArray[np.float64]
@@ -21,8 +24,10 @@ _LARGEST = 1e150  # end points past this would overflow as soon as they are squa
 
 
 @dataclass(frozen=True)
-class Box:
+class Box(Brief):
     """Π_k [low_k, high_k] with a name for each variable; the end points are exactly these doubles."""
+
+    _shown = ("text",)
 
     names: tuple[str, ...]
     low: tuple[float, ...]
@@ -43,10 +48,14 @@ class Box:
             require(high - low > 1e-12 * far, f"domain {name}={low!r}:{high!r} is too narrow for float64 arithmetic")
 
     @classmethod
-    def parse(cls, domain: Any) -> Box:
-        """A Box from a mapping {"x": (-1, 1)}, a string "x=-1:1;y=0:2", or a list of such strings."""
+    def parse(cls, domain: Any, target: Any = None) -> Box:
+        """A Box from a mapping {"x": (-1, 1)}, a string "x=-1:1;y=0:2", or a list of such strings; for a target
+        (`names_of`) also from (-1, 1) or [(-1, 1), (0, 2)].
+        """
         if isinstance(domain, Box):
             return domain
+        if target is not None and intervals(domain) is not None:
+            return read_boxes(target, domain)[0]
         if isinstance(domain, Mapping):
             return cls._from_pairs([(str(name), ends) for name, ends in domain.items()])
         texts = [domain] if isinstance(domain, str) else domain
@@ -103,6 +112,20 @@ class Box:
         at = [self.names.index(name) for name in names]
         return Box(tuple(names), *(tuple(ends[k] for k in at) for ends in (self.low, self.high)))
 
+    def points(self, given: Any) -> tuple[Array, bool]:
+        """A user's points as (n, dim), and whether it is one alone: a number of one variable, (dim,) of several.
+
+        Columns are in the order of the domain; those of a data frame are found by name. Of one variable (n,) will do.
+        """
+        found, d = numbers(given, "points", self.names), self.dim
+        single = found.ndim == 0 if d == 1 else found.shape == (d,)
+        if single or (d == 1 and found.ndim == 1):
+            found = found.reshape(-1, d)
+        if found.ndim != 2 or found.shape[1] != d:
+            names = ", ".join(self.names)
+            raise InvalidRequest(f"points of shape {found.shape}: (n, {d}) is needed, columns {names}")
+        return found, single
+
     def contains(self, X: Array) -> NDArray[np.bool_]:
         """True where a point (..., dim) lies in the closed box; NaN lies nowhere."""
         inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
@@ -142,6 +165,37 @@ class Box:
         edge[rows, axis] = np.where(rng.random(len(edge)) < 0.5, self.low_array[axis], self.high_array[axis])
         centre = ((self.low_array + self.high_array) / 2)[None]
         return np.concatenate([inner, corners, edge, centre])
+
+
+def read_boxes(target: Any, *domains: Any) -> list[Box]:
+    """The domains of a target's sides; intervals without a name belong to its variables that no domain names."""
+    pairs = [intervals(domain) for domain in domains]
+    named = [None if own else Box.parse(domain) for own, domain in zip(pairs, domains, strict=True)]
+    taken = {name for box in named if box is not None for name in box.names}
+    count = sum(len(own) for own in pairs if own)
+    free = [name for name in names_of(target, count) if name not in taken] if count else []
+    if len(free) != count:
+        shown = ", ".join(free)[:80] or "none"
+        raise InvalidRequest(f"domain: {count} interval(s) without a name, and the variables are {shown}; name them")
+    left, found = iter(free), []
+    for own, box in zip(pairs, named, strict=True):
+        found.append(box or Box._from_pairs([(next(left), ends) for ends in own or ()]))
+    return found
+
+
+def intervals(domain: Any) -> list[tuple[float, float]] | None:
+    """(-1, 1) or [(-1, 1), (0, 2)] as a list of pairs; None for text and mappings."""
+    if isinstance(domain, (str, Mapping, Box)) or not isinstance(domain, (Sequence, np.ndarray)) or not len(domain):
+        return None
+    items = list(domain)
+    if len(items) == 2 and all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in items):
+        return [(float(items[0]), float(items[1]))]
+    if all(isinstance(v, (Sequence, np.ndarray)) and not isinstance(v, str) and len(v) == 2 for v in items):
+        try:
+            return [(float(a), float(b)) for a, b in items]
+        except (TypeError, ValueError):
+            return None
+    return None
 
 
 def climbed(box: Box, score: Callable[[Array], Array], probes: int, rounds: int, copies: int) -> Array:

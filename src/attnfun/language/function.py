@@ -21,7 +21,7 @@ from attnfun.language.balls import values_at_point
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import lower
 from attnfun.language.mlp import read_mlp
-from attnfun.language.numbers import positive, reals
+from attnfun.language.numbers import positive
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
@@ -130,8 +130,7 @@ class Function(Target):
         """The target as a person would write it (from the graph itself, never from stored text)."""
         if self.graph is None:
             return f"black box, Lipschitz constant {self.lipschitz:g} declared"
-        graph = self.source or self.graph
-        texts = [graph.text(o) for o in graph.outputs]
+        texts = (self.source or self.graph).texts
         return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
     @property
@@ -139,21 +138,13 @@ class Function(Target):
         return self.box.text
 
     def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
-        """(n, variables), columns in the domain's order; of one variable (n,) too, of several one point (variables,).
-
-        `outside`: "raise", "clamp" or "allow" for points outside the domain.
-        """
-        points = reals("points", X)
-        d = self.box.dim
-        single = points.ndim == 1 and len(points) == d and d > 1
-        if d == 1 and points.ndim == 1:
-            points = points[:, None]
-        elif single:
-            points = points[None]
-        if points.ndim != 2 or points.shape[1] != d:
-            names = ", ".join(self.box.names)
-            raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {d}) is needed, columns {names}")
+        """Points (`Box.points`). `outside`: "raise", "clamp" or "allow" for points outside the domain."""
+        points, single = self.box.points(X)
         return (self.box.checked(points, outside),), single
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.box.names
 
     def decode(self, outputs: Any, single: bool) -> Array:
         """(n,), or (n, outputs) of several; of a single point its values."""

@@ -27,6 +27,7 @@ from math import log
 from typing import Any, Final
 
 from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language.brief import Brief
 
 FUNCTIONS: Final = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt",
@@ -116,7 +117,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(Brief):
     """Nodes in order, and the indices of those that are the outputs."""
 
     nodes: tuple[Node, ...]
@@ -136,6 +137,11 @@ class Graph:
         builder = Builder()
         at = builder.copy_renamed(self.nodes, names)
         return builder.graph([at[o] for o in self.outputs])
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every output as a person would write it."""
+        return tuple(self.text(output) for output in self.outputs)
 
     def text(self, index: int, limit: int = 200) -> str:
         """Node `index` as Python source with as few brackets as its structure allows; cut with '…' past `limit`."""

@@ -13,7 +13,7 @@ DamagedFile for what is no safetensors file. Nothing is ever unpickled.
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -25,6 +25,7 @@ import numpy as np
 from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.files import read_bytes
 from attnfun.language import Array, Box, Builder, Graph
+from attnfun.language.domain import intervals
 
 MAX_WEIGHTS: Final = 60_000  # about three operations of the graph each
 FILE_LIMIT: Final = 64 << 20
@@ -95,7 +96,7 @@ def input_box(domain: Any, inputs: int) -> Box:
     names the number counts, of all others the order.
     """
     names = [f"x{k + 1}" for k in range(inputs)]
-    pairs = _pairs(domain)
+    pairs = intervals(domain)
     if pairs is not None:
         require(len(pairs) in (1, inputs), f"domain: {len(pairs)} intervals for {inputs} inputs; give one each, or one")
         return Box.parse(dict(zip(names, pairs * (inputs // len(pairs)), strict=True)))
@@ -134,21 +135,6 @@ def _bent(builder: Builder, row: int) -> int:
     if isinstance(value, Fraction):
         return builder.const(max(value, Fraction(0)))
     return builder.apply("relu", row)
-
-
-def _pairs(domain: Any) -> list[tuple[float, float]] | None:
-    """(-1, 1) or [(-1, 1), (0, 2)] as a list of pairs; None for text and mappings."""
-    if isinstance(domain, (str, Mapping, Box)) or not isinstance(domain, (Sequence, np.ndarray)) or not len(domain):
-        return None
-    items = list(domain)
-    if len(items) == 2 and all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in items):
-        return [(float(items[0]), float(items[1]))]
-    if all(isinstance(v, (Sequence, np.ndarray)) and not isinstance(v, str) and len(v) == 2 for v in items):
-        try:
-            return [(float(a), float(b)) for a, b in items]
-        except (TypeError, ValueError):
-            return None
-    return None
 
 
 # ---------------------------------------------------------------- reading

@@ -6,17 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest
-
-
-def reals(what: str, given: Any) -> npt.NDArray[np.float64]:
-    """What was given as an array of numbers; InvalidRequest where it holds others."""
-    try:
-        return np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"{what} {given!r:.60}: an array of numbers is needed") from None
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:

@@ -24,14 +24,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from attnfun.errors import DamagedFile, InvalidRequest, require
+from attnfun.errors import DamagedFile, InvalidRequest
+from attnfun.language.brief import Brief
+from attnfun.language.inputs import together
 
 Json = dict[str, Any]
 Array = NDArray[np.float64]
 
 
-class Target:
+class Target(Brief):
     """Base of all targets: frozen dataclasses; `kind` is the name under which the registry knows it."""
+
+    _shown = ("text", "domain")
 
     kind: ClassVar[str]
     norms: ClassVar[tuple[str, ...]] = ("sup",)
@@ -62,6 +66,16 @@ class Target:
 
     def encode(self, weights: Any, *inputs: Any, **options: Any) -> tuple[tuple[Any, ...], Any]:
         raise InvalidRequest(f"a {type(self).__name__} is not evaluated")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names by which a call may give the inputs, one array each."""
+        return ()
+
+    def of_names(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """Inputs that name their variables, broadcast against each other; and the shape that the outputs take."""
+        X = together(given)
+        return self.of_columns(X.reshape(-1, X.shape[-1])), X.shape[:-1]
 
     def decode(self, outputs: Any, how: Any) -> Any:
         return outputs
@@ -144,9 +158,3 @@ def settle(target: Target, values: Mapping[str, Any]) -> None:
     """For `__post_init__`: the fields as plain numbers and tuples, whatever was given."""
     for name, value in values.items():
         object.__setattr__(target, name, value)
-
-
-def only(inputs: tuple[Any, ...], *names: str) -> tuple[Any, ...]:
-    """Inputs, as many as there are names; InvalidRequest for another number of them."""
-    require(len(inputs) == len(names), f"{len(inputs)} inputs: {' and '.join(names)} are needed")
-    return inputs

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.learn.probe import Measured, key_norms, measured
 from attnfun.model import Model
 from attnfun.network import Network
@@ -17,7 +18,7 @@ _COLUMNS = ("name", "keys", "heads", "layers", "parameters", "sup", "l2", "bound
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(Brief):
     """One network: its size, its errors measured on the points of the comparison, and the bound of its certificate.
 
     `status` says what `bound` is: `proved` and `conditional` bounds meet the eps that was asked for, a `bounded` one
@@ -43,7 +44,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Brief):
     """Entries in the order given; as text, a table."""
 
     target: str

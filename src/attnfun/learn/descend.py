@@ -99,7 +99,7 @@ def require_torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise AttnfunError("training needs torch, which is not installed: pip install 'attnfun[torch]'") from error
+        raise AttnfunError("training needs torch, which is not installed: pip install torch") from error
     return torch
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About, Proof, verdict
 from attnfun.errors import require
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.target import Target
@@ -38,7 +39,7 @@ _MANY = 1 << 16  # keys of a head that are still looked at one by one
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Brief):
     """The network after `step` steps; `phase` is "gradient" or "polish"."""
 
     step: int
@@ -126,10 +127,12 @@ _STREAM = 77
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(Brief):
     """(count, entries) errors at `inputs`, and the share of `decisions` that were wrong, if there are any."""
 
     inputs: tuple[Any, ...]
+    outputs: Any
+    wanted: Any
     errors: Array
     wrong: float | None
     decisions: int
@@ -149,7 +152,8 @@ def measured(target: Target, weights: Any, count: int | None = None) -> Measured
         outputs = target.decode(weights.run(*arrays), how)
     wrong = target.wrong(outputs, wanted)
     share = None if wrong is None else float(np.mean(wrong))
-    return Measured(inputs, target.errors(outputs, wanted), share, 0 if wrong is None else int(np.size(wrong)))
+    decisions = 0 if wrong is None else int(np.size(wrong))
+    return Measured(inputs, outputs, wanted, target.errors(outputs, wanted), share, decisions)
 
 
 def sampled(target: Target, weights: Any, construction: str = "learned") -> Certificate:

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
-from attnfun.language.target import Array, Json, Target, only
+from attnfun.language.inputs import numbers
+from attnfun.language.target import Array, Json, Target
 from attnfun.network.tokens import misfit, sample_size, widened
 
 Sampler = Callable[[np.random.Generator, int], tuple[Array, Array]]
@@ -63,10 +64,9 @@ class SampledTask(Target):
     def fits(self, weights: Any) -> str:
         return misfit(weights, self.coordinates, len(self.outputs))
 
-    def encode(self, weights: Any, *inputs: Any) -> tuple[tuple[Array], None]:
+    def encode(self, weights: Any, tokens: Any, _wanted: Any = None) -> tuple[tuple[Array], None]:
         """(batch, n, coordinates of the task); what is wanted of them, where it comes along, is not looked at."""
-        (tokens,) = only(inputs[:1], "tokens")
-        given, width = np.asarray(tokens, dtype=np.float64), len(self.coordinates)
+        given, width = numbers(tokens, "tokens"), len(self.coordinates)
         require(given.ndim == 3 and given.shape[2] == width, f"tokens of shape {given.shape}, not (batch, n, {width})")
         return (widened(given, weights.width),), None
 
@@ -95,9 +95,8 @@ class SampledTask(Target):
         require(np.isfinite(tokens).all() and np.isfinite(values).all(), "some numbers of the sampler are not finite")
         return tokens, values
 
-    def exact(self, *inputs: Any) -> Array:
+    def exact(self, _tokens: Any, values: Any) -> Array:
         """What the sampler said, for drawn inputs."""
-        _, values = only(inputs, "tokens", "their values")
         return np.asarray(values, dtype=np.float64)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds import find
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
 from attnfun.language.mlp import read_mlp
@@ -47,7 +48,7 @@ class Progress:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(Brief):
     """`network` has the least sup error on the probe of all rows of `history`; it is that of step `best_step`.
 
     Of networks whose error is a mean (points on a sphere) or that decide (matches, the best key) it has the least mean
@@ -191,7 +192,7 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
         require(own is not None, "train needs a target: an architecture has none of its own")
         target = own
     if isinstance(target, Function):
-        if domain is not None and Box.parse(domain) != target.box:
+        if domain is not None and Box.parse(domain, target.box.names) != target.box:
             raise InvalidRequest(f"the target has its own domain {target.box.text}; leave domain out")
         return target
     if domain is None:
@@ -200,5 +201,5 @@ def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> 
             raise InvalidRequest("train needs a domain, for instance domain='x=-1:1': an architecture has none")
         domain = plain.domain
     mlp = read_mlp(target)
-    box = Box.parse(domain) if mlp is None else mlp.box(domain)
+    box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
     return Function.read(target if mlp is None else mlp, box, lipschitz)

@@ -9,8 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnfun.language.brief import Brief
 
-class Record:
+
+class Record(Brief):
     """Base of answers, frozen dataclasses: the fields that `repr` shows, in order, then the names in `also`; or the
     names in `told` alone."""
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible, feasible, require
 from attnfun.files import write_whole
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Array
 from attnfun.language.numbers import positive
 from attnfun.limits.singular import U, product_error, singular_values
@@ -41,7 +42,7 @@ _SUBMATRIX = 64
 
 
 @dataclass(frozen=True)
-class ScoreRank:
+class ScoreRank(Brief):
     """lower ≤ the least rank within eps ≤ rank; left @ right is within `error` ≤ eps of the matrix, entry by entry."""
 
     eps: float

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
 from attnfun.network.head import require_dtype, require_names
@@ -51,7 +52,7 @@ def _rising(places: tuple[int, ...]) -> bool:
     return all(_whole(k, 0) for k in places) and list(places) == sorted(set(places))
 
 
-class Shape:
+class Shape(Brief):
     """What both architectures can: be JSON, and name their free arrays in the order of a vector of weights."""
 
     def layout(self) -> Iterator[Part]:
@@ -77,7 +78,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class AxisShape:
+class AxisShape(Brief):
     """`keys` keys in R^dim, the query an affine map of the coordinates `reads` of the stream, in rising order."""
 
     keys: int
@@ -91,7 +92,7 @@ class AxisShape:
 
 
 @dataclass(frozen=True)
-class HeadShape:
+class HeadShape(Brief):
     """The axes of one head and the coordinates it writes, counted within the layer."""
 
     axes: tuple[AxisShape, ...]
@@ -239,7 +240,7 @@ def _used(matrix: Array) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class TokenLayerShape:
+class TokenLayerShape(Brief):
     """(r, p) of every head; `carry`: the stream passes a free matrix, not the identity; `ffn`: ReLU units after it."""
 
     heads: tuple[tuple[int, int], ...]

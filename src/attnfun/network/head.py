@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.language.brief import Brief
 
 Array = npt.NDArray[np.float64]
 AnyArray = npt.NDArray[Any]
@@ -133,7 +134,7 @@ def _shape(what: str, array: Array, ndim: int) -> None:
     require(array.size > 0 or ndim == 0, f"{what} must not be empty, but has shape {array.shape}")
 
 
-class Matrices:
+class Matrices(Brief):
     """The base of frozen dataclasses whose arrays are all that they are made of, but for a name."""
 
     @property
@@ -220,7 +221,7 @@ def _star(axes: tuple[Axis, ...]) -> tuple[Array, Array]:
     return np.concatenate(rows), np.concatenate(biases)
 
 
-class Keyed:
+class Keyed(Brief):
     """What a softmax head and a block of ReLU units share: axes of keys, values, and where these are written."""
 
     kind: ClassVar[str]

@@ -19,10 +19,11 @@ from typing import Any
 
 from attnfun.errors import DamagedFile, intact
 from attnfun.language import Graph
+from attnfun.language.brief import Brief
 
 
 @dataclass(frozen=True)
-class Label:
+class Label(Brief):
     """Node indices φ and U in the program, and the affine part a U + b that the head leaves to the residual stream.
 
     `further`: U_2, …, U_d of a tensor head, whose slope is 0.
@@ -41,7 +42,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Brief):
     """The program (its outputs are the network's) and a label for every written coordinate."""
 
     program: Graph

@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.network.head import AnyArray, Array, Head, require_dtype, softmax
 from attnfun.network.network import Layer, Network
 from attnfun.network.plain import PlainHead
@@ -48,7 +49,7 @@ _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class LiteralLayer:
+class LiteralLayer(Brief):
     """`memory` is the constant second sequence (tokens, S); None where the sequence attends to itself.
 
     Of a head: W_Q (D, r+1), W_K (S, r+1), W_V (S, p), W_O (p, D); D, S the widths of the tokens that ask and are asked.
@@ -59,7 +60,7 @@ class LiteralLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class Literal:
+class Literal(Brief):
     """A network as matrices alone. `embed` has one matrix (columns, D) for each input sequence; `constant` is c."""
 
     form: str

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import DTYPES as DTYPES
@@ -32,7 +33,7 @@ from attnfun.network.store import fingerprint
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(Brief):
     """What a network costs.
 
     `rank` and `query_dim` are the largest of any head, `keys` the sum over all heads. `parameters` counts the literal
@@ -59,7 +60,7 @@ class Cost:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class Layer(Brief):
     """Heads side by side, or blocks of units: all read the same stream; those that write one coordinate are summed."""
 
     heads: tuple[Head | ReluBlock, ...]
@@ -95,6 +96,8 @@ class Network(HasPlain):
     Refuses with InvalidRequest what is not a network: shapes that do not meet, weights that are not finite or not
     representable in `dtype`, a coordinate written twice, an empty box.
     """
+
+    _shown = ("inputs", "outputs", "dtype", "cost")
 
     inputs: tuple[str, ...]
     layers: tuple[Layer, ...]

@@ -29,15 +29,16 @@ network's own evaluation up to rounding holds of this form.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from attnfun.language.brief import Brief
 from attnfun.network.head import Array
 
 Reads = Literal["points", "rows", "tokens", "first"]
 
 
 @dataclass(frozen=True, eq=False)
-class PlainHead:
+class PlainHead(Brief):
     name: str
     query: Array
     key: Array
@@ -48,7 +49,7 @@ class PlainHead:
 
 
 @dataclass(frozen=True, eq=False)
-class PlainUnits:
+class PlainUnits(Brief):
     inner: Array
     bias: Array
     outer: Array
@@ -57,14 +58,14 @@ class PlainUnits:
 
 
 @dataclass(frozen=True, eq=False)
-class PlainLayer:
+class PlainLayer(Brief):
     heads: tuple[PlainHead, ...]
     carry: Array | None = None
     units: PlainUnits | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class Term(Brief):
     """A_k X_k B_k."""
 
     source: int = 0
@@ -73,7 +74,7 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class Plain:
+class Plain(Brief):
     """One network as matrices. `proved` is the dtype of its certificate, `dtype` the one it is to run in.
 
     `length` is the number of tokens of an input, None for any number. `box` holds the ends of the columns of all
@@ -106,7 +107,7 @@ class Plain:
 
 
 @dataclass(frozen=True, eq=False)
-class PlainScores:
+class PlainScores(Brief):
     """Towers and the product of what they give: (m, n) scores of two inputs, (n,) of three.
 
     One tower serves all inputs, or there is one for each. `signs` multiply the features of the last input.
@@ -134,8 +135,10 @@ class PlainScores:
 AnyPlain = Plain | PlainScores
 
 
-class HasPlain:
+class HasPlain(Brief):
     """Weights with a plain form, and so with every way out."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("dtype", "cost")
 
     plain: Callable[..., Any]
     """plain(dtype=None): their plain form in a dtype, their own unless given."""

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
 from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_heads, require_names, require_weights
 from attnfun.network.network import Cost
@@ -80,7 +81,7 @@ class TokenHead(Matrices):
 
 
 @dataclass(frozen=True, eq=False)
-class TokenLayer:
+class TokenLayer(Brief):
     """Heads side by side, added to the stream; `carry` is what becomes of the stream itself."""
 
     heads: tuple[TokenHead, ...]
@@ -122,6 +123,8 @@ class FeedForward(Matrices):
 class OnTokens(HasPlain):
     """What is done with a network on tokens: `attention`, and after its layer l the ReLU units `blocks[l]` or None."""
 
+    _shown = ("coordinates", "outputs", "dtype", "cost")
+
     attention: TokenNetwork
     blocks: tuple[FeedForward | None, ...]
 
@@ -158,6 +161,14 @@ class OnTokens(HasPlain):
             heads = tuple((head.query_dim, head.outputs) for head in layer.heads)
             layers.append(TokenLayerShape(heads, layer.carry is not None, ffn))
         return TokenArchitecture(plain.coordinates, tuple(layers), plain.outputs, len(plain.constants), plain.dtype)
+
+    def looks(self, tokens: Array) -> Iterator[tuple[str, AnyArray, int]]:
+        """Of one input (1, n, …) every head's name, its (tokens, tokens) softmax weights, and how many are given."""
+        plain = self.attention
+        for layer, state in zip(plain.layers, self.states(plain.joined(plain.given(tokens))), strict=False):
+            for head in layer.heads:
+                terms = attention_terms(head, state)[0]
+                yield head.name, terms / terms.sum(axis=1, keepdims=True), tokens.shape[1]
 
     def run(self, tokens: npt.ArrayLike) -> AnyArray:
         """(n, width) or (batch, n, width) tokens -> (n, outputs) or (batch, n, outputs), computed in the dtype."""

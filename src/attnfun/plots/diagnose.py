@@ -28,9 +28,7 @@ def draw_diagnosis(subject: Subject, f: Figures, finding: str, about: str) -> An
     _effective(grid[0, 1], head, tokens, f)
     _sweep(grid[1, 0], f)
     _norms(grid[1, 1], head)
-    words = "\n".join(textwrap.wrap(finding, 150, max_lines=4, placeholder=" …"))
-    figure.suptitle(f"{about[:110]}\n{words}", x=0.01, ha="left", fontsize=9, color=style.INK, parse_math=False)
-    return figure
+    return style.heading(figure, about, "\n".join(textwrap.wrap(finding, 140, max_lines=4, placeholder=" …")))
 
 
 def _weights(ax: Any, head: Head, tokens: Array) -> None:
@@ -40,11 +38,14 @@ def _weights(ax: Any, head: Head, tokens: Array) -> None:
     q = np.linspace(queries.min(), queries.max(), max(2, min(_SAMPLES, _MOST // axis.keys)))
     weights = softmax_of(axis, q[:, None])
     if axis.keys <= _LINES:
-        values = head.values[:, 0]
-        style.weight_curves(ax, q, weights, style.colours(values, style.value_scale(values)))
+        norm = style.value_scale(head.values[:, 0])
+        tint, top = style.colours(head.values[:, 0], norm), min(1.05, 1.12 * float(weights.max()))
+        style.weight_curves(ax, q, weights, tint, top)
+        style.value_bar(ax, norm)
     else:
         style.weight_rows(ax, q, weights)
-    note = f"softmax weights of {axis.keys:,} keys; coloured by value"
+    ax.set_xlim(q[0], q[-1])
+    note = f"softmax weights of {axis.keys:,} keys"
     style.title(ax, "Attention", note, "query, over the sampled inputs")
 
 
@@ -72,14 +73,16 @@ def _cells(ax: Any, head: Head, tokens: Array) -> None:
     values = head.values.reshape(-1, head.outputs)[cell, 0]
     norm = style.value_scale(values)
     shade = style.colours(values, norm)
-    shade[..., :3] = 1 - (1 - shade[..., :3]) * top.reshape(_COUNT, _COUNT, 1)
+    strength = 0.2 + 0.8 * top / top.max()
+    shade[..., :3] = 1 - (1 - shade[..., :3]) * strength.reshape(_COUNT, _COUNT, 1)
     found = len(np.unique(cell))
     if found < _WALLED:
         shade[style.walls(cell), :3] *= 0.75
     ax.imshow(shade, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", interpolation="nearest")
     style.value_bar(ax, norm)
+    shared = f"; pale: below the largest weight, {top.max():.2g}" if np.ptp(top) > 0.1 * top.max() else ""
     rest = f", {q.shape[1] - 2} other coordinates at their medians" if q.shape[1] > 2 else ""
-    note = f"{found:,} of {head.keys:,} keys are strongest somewhere; pale: weight is shared{rest}"
+    note = f"{found:,} of {head.keys:,} keys are strongest somewhere{shared}{rest}"
     style.title(ax, "Cells", note, *(f"query coordinate {k + 1}" for k in (first, second)))
 
 
@@ -126,9 +129,9 @@ def _norms(ax: Any, head: Head) -> None:
     values = np.abs(head.values.reshape(-1, head.outputs)).max(axis=1)
     for numbers, colour, name in ((norms, style.NETWORKS[1], "key norms"), (values, style.NETWORKS[0], "|values|")):
         ranked = np.sort(numbers)[::-1]
-        mark = "o-" if len(ranked) <= 60 else "-"
-        ax.plot(np.linspace(0, 1, len(ranked)), ranked, mark, ms=4, color=colour, label=name)
+        mark = "o" if len(ranked) <= 60 else "-"
+        ax.plot(np.arange(1, len(ranked) + 1), ranked, mark, ms=5, color=colour, label=name)
     ax.set_yscale("log" if min(norms.max(), values.max()) > 0 else "linear")
     style.legend(ax)
     note = f"key norms up to {norms.max():.3g}, values up to {values.max():.3g}"
-    style.title(ax, "Norms", note, "share of the keys, largest first")
+    style.title(ax, "Norms", note, "rank of the key, largest first", "size")

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnfun.limits.separation.rank import RankBound
 from attnfun.limits.separation.rank import rank as rank_bound
-from attnfun.plots.style import FAINT, INK, NETWORKS, picture, sheet, title
+from attnfun.plots.style import FAINT, INK, NETWORKS, colour_bar, heading, picture, sheet, title
 
 
 @picture
@@ -36,10 +36,10 @@ def draw_rank_map(asked: RankBound) -> Any:
     where = {"xytext": (8, 8), "textcoords": "offset points"}
     ax.annotate(label, (asked.rank, asked.heads), fontsize=9, fontweight="bold", color=NETWORKS[1], **where)
     ax.set(xscale="log", yscale="log", xlim=(1, asked.dim), ylim=(1, most))
-    head = f"error no heads avoid, dimension {asked.dim} ({asked.setting}); dotted: equal rank × heads"
-    title(ax, head, x="rank of a head", y="heads")
-    figure.colorbar(shown, ax=ax, label="proved lower bound of the error")
-    return figure
+    title(ax, "", x="rank of a head", y="heads")
+    colour_bar(ax, shown, "proved lower bound of the error")
+    head = f"The error that no heads avoid in dimension {asked.dim}"
+    return heading(figure, head, f"{asked.setting}; dotted: equal rank × heads")
 
 
 COLOURS = {"impossible": "#e0a39a", "unknown": "#eceff2", "constructed": "#8fc1a3"}
@@ -70,11 +70,10 @@ def draw_plan(plan: Any) -> Any:
         title(ax, f"{layers} layer{'s' * (layers > 1)}", x="rank of a head", y="heads in a layer")
     within = f", at most {plan.budget:,} parameters" if plan.budget else ""
     head = f"{plan.task}: width {plan.dim}, context {plan.context:,}, eps {plan.eps:g}{within}"
-    figure.suptitle(f"{head}\n{textwrap.fill(plan.answer, int(14 * width))}", fontsize=9, x=0.02, ha="left")
     patches = [Patch(facecolor=colour, edgecolor=FAINT, label=name) for name, colour in COLOURS.items()]
     lines = figure.axes[0].plot([], [], color=INK, lw=0.8, ls=":", label="equal rank × heads")
     figure.legend(handles=[*patches, *lines], loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    return figure
+    return heading(figure, head, textwrap.fill(plan.answer, int(12 * width)))
 
 
 def _lines(ax: Any, ranks: Sequence[int], heads: Sequence[int]) -> None:

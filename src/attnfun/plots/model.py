@@ -3,19 +3,32 @@ that of a comparison: every model a line, its errors and its bound on one logari
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from attnfun.learn.probe import measured
+from attnfun.learn.probe import Measured, measured
 from attnfun.network.evaluate import attention, stream
 from attnfun.network.head import AnyArray, Array
 from attnfun.network.network import Network
-from attnfun.network.tokens import attention_terms
 from attnfun.plots.picture import headed
-from attnfun.plots.style import BOUND, FAINT, LINES, NETWORKS, legend, picture, sheet, title, weight_rows
+from attnfun.plots.sample import thinned
+from attnfun.plots.style import (
+    BOUND,
+    FAINT,
+    LINES,
+    NETWORKS,
+    heading,
+    legend,
+    picture,
+    sheet,
+    title,
+    token_map,
+    weight_rows,
+)
 
 _HEADS, _DRAWS, _POINTS = 6, 500, 101
 _KEYS = 1 << 14  # keys of a head that is still drawn
@@ -23,43 +36,77 @@ _KEYS = 1 << 14  # keys of a head that is still drawn
 
 @picture
 def draw_model(model: Any) -> Any:
-    """Attention of at most six heads above, sorted errors below. All of it is sampled; only the bound is proved."""
+    """Attention of at most six heads, outputs beside what is wanted, sorted errors. All of it is sampled; only the
+    bound is proved."""
     target, weights = model.target, model.weights
     seen = measured(target, weights, min(_DRAWS, target.sample_size(weights)))
     arrays, _ = target.encode(weights, *seen.inputs)
-    pairs = zip(getattr(weights, "networks", (weights,)), arrays, strict=False)
-    page, below = attention_page(one for network, array in pairs for one in _looks(network, array))
-    _errors(below.subplots(), np.sort(seen.errors.max(axis=1))[::-1], model)
+    parts = (weights,) if hasattr(weights, "looks") else getattr(weights, "networks", (weights,))
+    pairs = zip(parts, arrays, strict=False)
+    maps = list(islice((one for network, given in pairs for one in _looks(network, given)), _HEADS))
+    below: list[Callable[[Any], None]] = [
+        partial(_outputs, seen=seen),
+        partial(_errors, errors=seen.errors, model=model),
+    ]
+    panels = [*maps, *below]
+    rows = [panels] if len(panels) < 5 else [maps, below]
+    page = sheet(4.6 * max(map(len, rows)), 1.1 + 4.3 * len(rows))
+    for own, draws in zip(page.subfigures(len(rows), 1, squeeze=False)[:, 0], rows, strict=True):
+        for ax, draw in zip(own.subplots(1, len(draws), squeeze=False)[0], draws, strict=True):
+            draw(ax)
     return headed(page, model)
 
 
-def attention_page(looks: Iterable[tuple[str, str, AnyArray]], least: float = 9.0) -> tuple[Any, Any]:
-    """A page with the attention of at most six heads above (name, what asks, weights), and what is free below it."""
-    maps = list(islice(looks, _HEADS))
-    page = sheet(max(least, 3.4 * len(maps)), 8.0 if maps else 5.0)
-    rows = page.subfigures(2 if maps else 1, 1, squeeze=False)[:, 0]
-    for ax, (name, asks, own) in zip(rows[0].subplots(1, len(maps), squeeze=False)[0] if maps else (), maps):
-        weight_rows(ax, np.arange(float(len(own))), own)
-        title(ax, name, "softmax weights", asks)
-    return page, rows[-1]
-
-
-def _looks(network: Any, given: Array) -> Iterator[tuple[str, str, AnyArray]]:
-    """(name of a head, what asks, (asking, keys) weights): of tokens in one drawn input, or of drawn points."""
+def _looks(network: Any, given: Any) -> Iterator[Callable[[Any], None]]:
+    """What draws the attention of a head: of the tokens of one drawn input, or of drawn points over constant keys."""
     if not isinstance(network, Network):
-        plain = network.attention
-        for layer, state in zip(plain.layers, network.states(plain.joined(plain.given(given[:1]))), strict=False):
-            for head in layer.heads:
-                terms = attention_terms(head, state)[0]
-                yield head.name, "token that asks", terms / terms.sum(axis=1, keepdims=True)
+        for name, weights, own in network.looks(given[:1]):
+            yield partial(_map, name=name, weights=weights, given=own)
         return
     points = given[np.argsort(given[:, 0], kind="stable")][:: max(1, len(given) // _POINTS)]
     final = stream(network, points)
     for layer in () if network.is_mlp else network.layers:
         for head in layer.attention:
             if head.keys <= _KEYS:
-                own = attention(head, final[:, : layer.width], network.dtype)
-                yield head.name, f"drawn point, by {network.inputs[0]}", own.reshape(len(points), -1)
+                weights = attention(head, final[:, : layer.width], network.dtype).reshape(len(points), -1)
+                yield partial(_rows, name=head.name, weights=weights, x=points[:, 0], label=network.inputs[0])
+
+
+def _map(ax: Any, name: str, weights: AnyArray, given: int) -> None:
+    token_map(ax, weights, given)
+    note = "softmax weights at a drawn input" + ("; c1, …: constant" if max(weights.shape) > given else "")
+    title(ax, f"Attention: {name}", note, "token it looks at", "token that asks")
+
+
+def _rows(ax: Any, name: str, weights: AnyArray, x: Array, label: str) -> None:
+    weight_rows(ax, x, weights)
+    title(ax, f"Attention: {name}", f"softmax weights of {weights.shape[1]:,} keys at drawn points", label)
+
+
+def _outputs(ax: Any, seen: Measured) -> None:
+    """Of several entries those of the draw with the largest error, of one entry all draws."""
+    entries = seen.errors.shape[1]
+    wanted, found = (np.reshape(one, (seen.count, -1))[:, :entries] for one in (seen.wanted, seen.outputs))
+    if entries == 1:
+        wanted, found = wanted.ravel(), found.ravel()
+        ends = [np.nanmin(wanted), np.nanmax(wanted)]
+        ax.plot(ends, ends, color=FAINT, lw=4.5, alpha=0.75)
+        ax.plot(wanted, found, ".", color=NETWORKS[0], ms=4)
+        title(ax, "Network against target", f"at {seen.count:,} draws; grey: equal", "target", "network")
+        return
+    worst = int(seen.errors.max(axis=1).argmax())
+    tokens = np.shape(seen.wanted)[1] if np.ndim(seen.wanted) > 2 else entries
+    wanted, found = (one[worst].reshape(tokens, -1) for one in (wanted, found))
+    for k in range(min(wanted.shape[1], len(NETWORKS))):
+        x = np.arange(1, len(wanted) + 1)
+        ax.plot(x, wanted[:, k], "o", color=FAINT, ms=11, alpha=0.75, label="target" if k == 0 else None)
+        many = f" {k + 1}" if wanted.shape[1] > 1 else ""
+        ax.plot(x, found[:, k], "o-", color=NETWORKS[k], ms=4, lw=0.8, label=f"network, output{many}")
+    ax.set_xticks(thinned(len(wanted), 12) + 1)
+    ax.margins(y=0.25)
+    legend(ax, ncols=2)
+    note = f"at the drawn input with the largest error, {seen.errors.max():.3g}"
+    title(ax, "Network against target", note, "token" if np.ndim(seen.wanted) > 2 else "entry")
 
 
 def _errors(ax: Any, errors: Array, model: Any) -> None:
@@ -69,6 +116,7 @@ def _errors(ax: Any, errors: Array, model: Any) -> None:
     levels = [(high, f"{'error' if certificate.measured else 'bound'} {high:.3g}, {certificate.word}", BOUND, "--")]
     levels += [(eps, f"ε = {eps:.3g}", FAINT, ":")] if eps is not None else []
     shown = [one for one in levels if 0 < one[0] < np.inf]
+    errors = np.sort(errors.max(axis=1))[::-1]
     finite = [*errors[(errors > 0) & np.isfinite(errors)], *(one[0] for one in shown)]
     ax.plot(np.maximum(errors, min(finite, default=1.0) / 3), ".", color=NETWORKS[0], ms=4, label="seen")
     for height, label, colour, line in shown:
@@ -76,8 +124,9 @@ def _errors(ax: Any, errors: Array, model: Any) -> None:
     ax.set_yscale("log")
     legend(ax)
     mean = "" if np.isinf(certificate.norm) else "; the bound is on a mean"
-    note = f"at {len(errors):,} {model.target.draws_what}{mean}"
-    title(ax, "Errors under the bound", note, "draws, largest error first", "error")
+    note = f"at {len(errors):,} {model.target.draws_what}{mean}" + ("" if errors.max() > 0 else "; all are 0")
+    head = "Errors under the bound" if certificate.bounds else "Errors that were seen"
+    title(ax, head, note, "draws, largest error first", "error")
 
 
 @picture
@@ -105,5 +154,5 @@ def draw_comparison(entries: Sequence[Any], about: str) -> Any:
     ax.set_ylim(len(entries) - 0.4, -0.6)
     ax.grid(True, axis="x", which="major", color=LINES, lw=0.6)
     figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=3)
-    title(ax, "Constructed and learned", about, "error")
-    return figure
+    ax.set_xlabel("error")
+    return heading(figure, "Constructed and learned", about)

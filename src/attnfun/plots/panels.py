@@ -87,11 +87,13 @@ def _coloured(ax: Any, view: View, values: Array, **look: Any) -> tuple[Array, A
 def elsewhere(view: View) -> str:
     """Where the variables that do not move are held."""
     rest = [k for k in range(len(view.network.inputs)) if k != view.line]
-    if not rest:
-        return ""
+    return "; " + at(view, rest) if rest else ""
+
+
+def at(view: View, rest: list[int]) -> str:
     if len(rest) > 2:
-        return f"; {len(rest)} other variables {view.where}"
-    return "; " + ", ".join(f"{view.network.inputs[k]} = {view.centre[k]:.4g}" for k in rest)
+        return f"{len(rest)} other variables where the error is largest"
+    return ", ".join(f"{view.network.inputs[k]} = {view.centre[k]:.3g}" for k in rest)
 
 
 def _along(view: View) -> str:
@@ -127,8 +129,8 @@ def surface(ax: Any, view: View, output: int) -> None:
 
 
 def _rest_of_slice(view: View) -> str:
-    rest = len(view.network.inputs) - 2
-    return f"; {rest} other variable{'s' if rest > 1 else ''} {view.where}" if rest > 0 else ""
+    rest = [k for k in range(len(view.network.inputs)) if k not in (view.line, view.across)]
+    return "; " + at(view, rest) if rest else ""
 
 
 def error_line(ax: Any, view: View, certificate: Any) -> None:

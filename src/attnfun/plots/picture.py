@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.model import sizes
 from attnfun.network.head import Head
 from attnfun.plots import one_head, panels
 from attnfun.plots.anatomy import Anatomy, anatomy
 from attnfun.plots.graph import legend, network_graph, place
 from attnfun.plots.sample import Subject, View
-from attnfun.plots.style import INK, SOFT, picture, sheet, shortened
+from attnfun.plots.style import SOFT, heading, picture, sheet
 
 
 @picture
 def draw(approximant: Subject) -> Any:
     """Draw `approximant` into `path` (.png, .pdf or .svg), if one is given, and return the matplotlib Figure.
 
-    Works for any number of variables and outputs: with more than two variables the panels are cuts through the middle
-    of the others. All curves are samples; only the bound is proved. Another suffix is an InvalidRequest.
+    Works for any number of variables and outputs: lines and slices go through the point where the largest error was
+    seen. All curves are samples; only the bound is proved. Another suffix is an InvalidRequest.
     """
-    view, network, certificate = View.of(approximant), approximant.network, approximant.certificate
+    network, certificate = approximant.network, approximant.certificate
+    view = View.of(approximant).through(certificate.witness)
     whole, mlp, flat = anatomy(approximant), network.is_mlp, view.across is None
     if whole is not None and (mlp or len(whole.steps) > 1 or not flat):
         return _composed(approximant, view, whole)
@@ -53,7 +55,6 @@ figure = draw
 
 def _composed(approximant: Subject, view: View, whole: Anatomy) -> Any:
     """The graph above; below it target against network, the error under its bound, and the keys of the largest head."""
-    view = view.through(approximant.certificate.witness)
     placed = place(whole)
     width, below, above = max(13.5, placed.width + 0.8), 3.9, 1.2
     height = above + placed.height + 0.55 + below
@@ -105,30 +106,13 @@ def _written_by(view: View, head: Head, output: int) -> int:
 
 
 def headed(page: Any, model: Any, fixed: bool = False) -> Any:
-    """The page of a model with its heading, and settled unless everything on it has a fixed place."""
+    """The page of a model with its heading: the target, the proof and the sizes."""
     certificate, network = model.certificate, getattr(model, "network", None) or model.weights
-    cost, (head, key) = network.cost, getattr(network, "words", ("head", "key"))
-    high, norm = float(certificate.error[1]), certificate.norm
-    error = "error" if np.isinf(norm) else f"L^{norm:g} error"
+    high, mlp = float(certificate.error[1]), getattr(network, "is_mlp", False)
     proof = certificate.heading.lower()
     if np.isfinite(high):
-        proof += f": {error} {'about' if certificate.measured else '≤'} {high:.4g}"
-    sizes = ((cost.layers, "layer"), (cost.heads, head), (cost.keys, key), (cost.parameters, "parameter"))
-    parts = [
-        f"ε = {certificate.eps:g}" if certificate.eps is not None else "",
-        proof,
-        *(f"{number:,} {word}{'' if number == 1 else 's'}" for number, word in sizes),
-        f"{certificate.construction}, {network.dtype}".removeprefix(", "),
-        "an MLP" if head == "block" else "",
-    ]
-    line = "   ·   ".join(part for part in parts if part)
-    # The invisible second line of the title reserves the room in which the facts are written in another size.
-    height, style = page.get_figheight(), {"ha": "left", "parse_math": False}
-    where = {"y": 1 - 0.1 / height, "va": "top"} if fixed else {}
-    text = f"{shortened(model.target.text, 110)}\n "
-    page.suptitle(text, x=0.012, fontsize=14, fontweight="bold", color=INK, **style, **where)
-    page.text(0.012, 1 - 0.47 / height, line, va="center", fontsize=10, color="#3e4c59", **style)
-    if not fixed:
-        page.get_layout_engine().set(w_pad=0.12, h_pad=0.12, hspace=0.04, wspace=0.03)
-        page.draw_without_rendering()
-    return page
+        proof += f": {certificate.norm_name} {'about' if certificate.measured else '≤'} {high:.4g}"
+    eps = f"ε = {certificate.eps:g}" if certificate.eps is not None else ""
+    made = f"{certificate.construction}, {network.dtype}".removeprefix(", ")
+    parts = [eps, proof, *sizes(network), made, "an MLP" if mlp else ""]
+    return heading(page, model.target.text, "   ·   ".join(part for part in parts if part), fixed)

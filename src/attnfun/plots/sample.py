@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attnfun.language.function import Function
 
 Array = NDArray[np.float64]
+_PROBES = 1001
 
 
 class Subject(Protocol):
@@ -38,7 +39,7 @@ class Subject(Protocol):
 class View:
     """One network seen along the variable `line`, and on the slice (`line`, `across`) when there are two or more.
 
-    All other variables rest at `centre`: the middle of the box, unless `through` chose another point. `head` is the
+    All other variables rest at `centre`: the middle of the box, until `through` chooses another point. `head` is the
     head with the most keys, `depth` its layer; an affine network has none, and an MLP a block in its place.
     """
 
@@ -49,7 +50,6 @@ class View:
     line: int
     across: int | None
     centre: Array
-    where: str = "at mid-interval"
 
     @classmethod
     def of(cls, subject: Subject) -> View:
@@ -65,17 +65,22 @@ class View:
         return cls(network, subject.target, depth, head, order[0], order[1] if len(order) > 1 else None, centre)
 
     def through(self, point: Sequence[float] | None) -> View:
-        """The same network along the variable that moves the target most, through `point` (a witness of the error)."""
-        view = self
-        if point is not None and len(point) == len(self.network.inputs):
-            centre = np.clip(np.asarray(point, dtype=np.float64), *self.network.box)
-            view = replace(view, centre=centre, where="where the error was largest")
-        moves = []
-        for line in range(len(self.network.inputs)):
-            moved = replace(view, line=line)
-            values = moved.truth(moved.along(129))
-            moves.append(float(np.nan_to_num(np.ptp(values, axis=0)).max()))
-        return replace(view, line=int(np.argmax(moves)))
+        """The same network through `point`, a witness of the error, or where samples of it are largest, along the
+        variable on whose line the mean error is largest.
+        """
+        count, low, high = len(self.network.inputs), *self.network.box
+        if point is None or len(point) != count:
+            X = np.random.default_rng(0).uniform(low, high, (_PROBES, count))
+            point = X[int(self.error(X).argmax())].tolist()
+        view = replace(self, centre=np.clip(np.asarray(point, dtype=np.float64), low, high))
+        lines = [replace(view, line=k) for k in range(count)]
+        line = int(np.argmax([float(one.error(one.along(_PROBES)).mean()) for one in lines]))
+        rest = [k for k in (self.line, self.across) if k not in (line, None)]
+        return replace(view, line=line, across=rest[0] if rest else None)
+
+    def error(self, X: Array) -> Array:
+        """(n,) the largest error of an output; 0 where the target has no value."""
+        return np.asarray(np.nan_to_num(np.abs(self.output(X) - self.truth(X))).max(axis=1))
 
     @property
     def keys(self) -> int:

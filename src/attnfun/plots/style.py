@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.brief import shortened as shortened
 
 INK, FAINT, BOUND, SOFT, LINES = "#1f2933", "#9aa5b1", "#102a43", "#52606d", "#e4e7eb"
 NETWORKS = ("#d64545", "#2f7fbf", "#3f9142", "#b8651b", "#7a4fbf", "#0e8a8a", "#c2408f", "#627d98")
@@ -58,12 +59,23 @@ def picture(draw: Callable[..., Any]) -> Callable[..., Any]:
 
 def sheet(width: float, height: float, layout: str | None = "constrained") -> Any:
     """An empty Figure of so many inches that belongs to no window."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from attnfun.plots.page import Page
 
-    made = Figure(figsize=(width, height), layout=layout)
-    FigureCanvasAgg(made)
-    return made
+    return Page(width, height, layout)
+
+
+def heading(page: Any, head: str, lines: str, fixed: bool = False) -> Any:
+    """The page with its name, lines of facts below it, and settled unless everything on it has a fixed place."""
+    height, look = page.get_figheight(), {"ha": "left", "va": "top", "parse_math": False}
+    # Invisible lines of the title reserve the room in which the facts are written in another size.
+    text = f"{shortened(head, 110)}\n " + "\n " * -(-2 * lines.count("\n") // 3)
+    place = {"y": 1 - 0.1 / height} if fixed else {}
+    page.suptitle(text, x=0.012, fontsize=14, fontweight="bold", color=INK, **look, **place)
+    page.text(0.012, 1 - 0.38 / height, lines, fontsize=10, color=SOFT, linespacing=1.4, **look)
+    if not fixed:
+        page.get_layout_engine().set(w_pad=0.12, h_pad=0.12, hspace=0.04, wspace=0.03)
+        page.draw_without_rendering()
+    return page
 
 
 def title(ax: Any, head: str, note: str = "", x: str | None = None, y: str | None = None) -> None:
@@ -80,10 +92,6 @@ def title(ax: Any, head: str, note: str = "", x: str | None = None, y: str | Non
 
 def legend(ax: Any, **options: Any) -> None:
     ax.legend(**{"fontsize": 8, "frameon": False, **options})
-
-
-def shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def value_scale(values: Array) -> Any:
@@ -162,6 +170,20 @@ def weight_rows(ax: Any, x: Array, weights: Array) -> None:
     mesh = ax.pcolormesh(ends, edges, rows, cmap="Blues", rasterized=True)
     ax.set_ylabel("key")
     colour_bar(ax, mesh, "weight" if len(rows) == keys else "weight of the keys in a row")
+
+
+def token_map(ax: Any, weights: Array, given: int) -> None:
+    """(tokens that ask, tokens) softmax weights, a row per token that asks; behind the `given` tokens constant ones."""
+    top = min(1.0, 2 * float(weights.max()))
+    mesh = ax.imshow(weights, cmap="Blues", vmin=0.0, vmax=top, aspect="equal" if max(weights.shape) <= 64 else "auto")
+    for count, write in zip(weights.shape, (ax.set_yticks, ax.set_xticks), strict=True):
+        at = np.arange(0, count, 1 + count // 16)
+        write(at, [f"{k + 1}" if k < given else f"c{k + 1 - given}" for k in at], fontsize=8)
+    if weights.size <= 64:
+        for (row, column), weight in np.ndenumerate(weights):
+            tint, shown = "white" if weight > 0.6 * top else INK, weight if weight >= 5e-3 else 0
+            ax.text(column, row, f"{shown:.2g}", color=tint, fontsize=8, ha="center", va="center")
+    colour_bar(ax, mesh, "weight")
 
 
 def walls(cells: Any) -> Any:

@@ -30,6 +30,7 @@ from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.average.target import Averages
 from attnfun.kinds.average.weights import Coded, Sets, sparse_average_network
+from attnfun.language.brief import Brief
 from attnfun.language.enclosures import check_rounding
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
@@ -40,7 +41,7 @@ _SAFE = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class AverageBound:
+class AverageBound(Brief):
     """Outputs are within `error` of the means; outside their sets codes score at most 1 − `margin` of those inside.
 
     `reach`: the largest |w| of all queries times the largest Σ|u_j|; queries rounded by a part s of their largest

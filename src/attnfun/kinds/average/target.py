@@ -9,8 +9,9 @@ import numpy as np
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, coordinates, encode_average, positions
+from attnfun.language.inputs import numbers, plain
 from attnfun.language.numbers import one_of, positive_or_none, whole_number
-from attnfun.language.target import Array, Target, only, settle
+from attnfun.language.target import Array, Target, settle
 from attnfun.network.tokens import misfit, sample_size, widened
 
 MOST_TOKENS = 8192
@@ -78,10 +79,10 @@ class Averages(Target):
             return "the file's codes are not those of its positions"
         return misfit(weights.network, self.coordinates, self.dim)
 
-    def encode(self, weights: Coded, *inputs: Any) -> tuple[tuple[Array], None]:
+    def encode(self, weights: Coded, z: Any, subsets: Any) -> tuple[tuple[Array], None]:
         """(N, dim) or (N,) numbers and one set for every token, or a batch of both; sets that are not among `subsets`
         are proved before they are used."""
-        z, named = self._given(*inputs)
+        z, named = self._given(z, subsets)
         flat = tuple(map(tuple, named.reshape(-1, self.q).tolist()))
         queries = weights.queries(self.keys, flat, self.heads)
         if self.others is not None and not set(flat) <= set(self.subsets):
@@ -102,17 +103,16 @@ class Averages(Target):
     def decode(self, outputs: Any, _how: None) -> Array:
         return np.asarray(outputs, dtype=np.float64)
 
-    def _given(self, *inputs: Any) -> tuple[Array, Any]:
+    def _given(self, z: Any, subsets: Any) -> tuple[Array, Any]:
         """(…, N, dim) finite numbers in the range, and (…, N, q) positions; InvalidRequest for anything else."""
-        z, subsets = only(inputs, "z", "subsets")
-        values = np.asarray(z, dtype=np.float64)
+        values = numbers(z, "z")
         values = values[:, None] if values.ndim == 1 else values
         N, dim = self.tokens, self.dim
         if values.ndim not in (2, 3) or values.shape[-2:] != (N, dim) or not np.isfinite(values).all():
             raise InvalidRequest(f"z of shape {values.shape}: {(N, dim)} finite numbers are needed")
         if values.size and not (values.min() >= self.z_range[0] and values.max() <= self.z_range[1]):
             raise InvalidRequest(f"z leaves the range {self.z_range} the network was made for")
-        named = positions(subsets, N, self.q)
+        named = positions(plain(subsets) if hasattr(subsets, "detach") else subsets, N, self.q)
         require(named.shape == (*values.shape[:-1], self.q), f"{len(named)} sets for {N} tokens: every token names one")
         return values, named
 
@@ -125,8 +125,8 @@ class Averages(Target):
         z = rng.uniform(*self.z_range, (count, self.tokens, self.dim))
         return z, np.array(self.subsets)[at]
 
-    def exact(self, *inputs: Any) -> Array:
-        z, named = self._given(*inputs)
+    def exact(self, z: Any, subsets: Any) -> Array:
+        z, named = self._given(z, subsets)
         many = named.reshape(-1, self.tokens, self.q)
         means = z.reshape(-1, self.tokens, self.dim)[np.arange(len(many))[:, None, None], many].mean(axis=2)
         return np.asarray(means.reshape(z.shape))

@@ -72,7 +72,7 @@ def interpolation(
         domain = {"x": (a - (b - a) / 2, b + (b - a) / 2)}
     if not isinstance(query, str):
         raise InvalidRequest(f"query={query!r:.60}: an affine form of the variables, as text, is needed")
-    box = Box.parse(domain)
+    box = Box.parse(domain, query)
     function = Function.read(_clip(parse(query, box.names), a, b), box)
     require_defined(function.formula, box)
     claim = grid.claim * (1.0 if box.dim == 1 else _ROOM)

@@ -71,7 +71,7 @@ def compile(
     check_request(eps, dtype, seed, accept)
     one_of("realise", realise, ("attention", "mlp"))
     mlp = read_mlp(target)
-    box = Box.parse(domain) if mlp is None else mlp.box(domain)
+    box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
     function = Function.read(target if mlp is None else mlp, box, lipschitz)
     named = "sup" if math.isinf(power) else power
     asked: dict[str, Any] = {"eps": float(eps), "norm": named, "method": method, "dtype": dtype}

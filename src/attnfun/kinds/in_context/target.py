@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.inputs import numbers
 from attnfun.language.numbers import one_of, whole_number
 from attnfun.language.target import Array, Target, settle
 from attnfun.network.tokens import TokenNetwork, sample_size
@@ -345,13 +346,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _numbers(value: ArrayLike, name: str) -> Array:
-    try:
-        array = np.asarray(value)
-        if np.iscomplexobj(array):
-            raise TypeError("complex")
-        array = array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidRequest(f"{name}={value!r:.60}: an array of numbers is needed") from None
+    array = numbers(value, name)
     require(bool(np.isfinite(array).all()), f"{name} has entries that are not finite")
     return array
 

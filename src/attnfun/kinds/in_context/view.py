@@ -16,6 +16,7 @@ from attnfun.kinds.in_context.exact import exact_predictions, example_prompts
 from attnfun.kinds.in_context.prove import measured, predictions, prove
 from attnfun.kinds.in_context.prove_prompt import prompt_bounds
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask, OutsideSpectrum, prompt
+from attnfun.language.brief import Brief
 from attnfun.language.target import Array
 from attnfun.learn.lesson import Ask, Lesson, token_lesson
 from attnfun.model import TokenModel
@@ -23,6 +24,7 @@ from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.network.tokens import layer_output
 from attnfun.plots import style
 from attnfun.plots.model import draw_model
+from attnfun.plots.picture import headed
 
 _QUERIES = 512  # at a time
 FINER = 8
@@ -40,7 +42,7 @@ _STORIES["ridge"] = _STORIES["linear"]
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Brief):
     """Predicted errors of predictions (estimates), and on how many example prompts."""
 
     optimisation: float
@@ -244,7 +246,7 @@ def picture(solver: InContextSolver) -> Any:
         return draw_model(solver)  # depths are those of a construction
     task, own, network = solver.task, solver.cost.layers, solver.network
     assert isinstance(network, TokenNetwork)
-    figure = style.sheet(7.2, 4.4)
+    figure = style.sheet(11.5, 5.4)
     ax = figure.add_subplot()
     step = 1 if task.task in ("linear", "ridge") else 2
     first, last = 1 + step, min(own + max(2, own // 3) * step, MOST_LAYERS[task.task])
@@ -270,9 +272,9 @@ def picture(solver: InContextSolver) -> Any:
         ax.axhline(eps, color=style.FAINT, lw=0.9, ls="--", label=f"eps = {eps:g}")
     ax.axvline(own, color=style.FAINT, lw=0.9)
     style.legend(ax, fontsize=7)
-    note = f"{own} layers, condition number {task.condition:.3g}, {network.dtype}"
-    style.title(ax, f"{task.text} by {solver.algorithm}", note, "layers", "largest error of a prediction")
-    return figure
+    note = f"by {solver.algorithm}, condition number {task.condition:.3g}; the line stands at its {own} layers"
+    style.title(ax, "Error by depth", note, "layers", "largest error of a prediction")
+    return headed(figure, solver)
 
 
 def record(model: InContextSolver) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
-from attnfun.language.target import Array, Target, only
+from attnfun.language.inputs import plain
+from attnfun.language.target import Array, Target
 from attnfun.limits.grids import check_grid
 from attnfun.network.tokens import sample_size
 
@@ -49,9 +50,9 @@ class BestKey(Target):
             return "the file's network reads other tokens than those of its target"
         return "" if len(weights.outputs) == self.coordinates else "the file's network has another number of outputs"
 
-    def encode(self, weights: Any, *inputs: Any) -> tuple[tuple[Array], None]:
+    def encode(self, weights: Any, keys: Any) -> tuple[tuple[Array], None]:
         """(n, k) whole numbers of the grid, or a batch of them → tokens that hold them and a 1."""
-        X = self._given(*inputs)
+        X = self._given(keys)
         if X.shape[-2] > MOST_KEYS[weights.dtype]:
             raise InvalidRequest(f"{X.shape[-2]:,} keys; at most {MOST_KEYS[weights.dtype]:,} in {weights.dtype}")
         Z = np.zeros((*X.shape[:-1], len(weights.coordinates)))
@@ -63,9 +64,8 @@ class BestKey(Target):
         """The first token's answer; every token holds it."""
         return np.asarray(outputs[..., 0, :], dtype=np.float64)
 
-    def _given(self, *inputs: Any) -> Array:
-        (keys,) = only(inputs, "keys")
-        X = np.asarray(keys)
+    def _given(self, keys: Any) -> Array:
+        X = plain(keys)
         k = self.coordinates
         if X.ndim not in (2, 3) or X.shape[-1] != k or not X.shape[-2] or X.dtype.kind not in "iuf":
             raise InvalidRequest(f"keys of shape {X.shape}: (n, {k}) whole numbers are needed")
@@ -84,9 +84,9 @@ class BestKey(Target):
         tied = (rng.random(count) < 0.5)[:, None, None] & (np.arange(self.coordinates) < self.coordinates - 1)
         return (np.where(tied, two, X),)
 
-    def exact(self, *inputs: Any) -> Array:
+    def exact(self, keys: Any) -> Array:
         """Coordinate after coordinate the largest among those not beaten yet."""
-        X = self._given(*inputs)
+        X = self._given(keys)
         still, out = np.ones(X.shape[:-1], dtype=bool), np.empty((*X.shape[:-2], X.shape[-1]))
         for i in range(X.shape[-1]):
             out[..., i] = np.where(still, X[..., i], -1.0).max(axis=-1)

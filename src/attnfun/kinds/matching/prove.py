@@ -39,6 +39,7 @@ from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES
 from attnfun.kinds.matching.pattern import pairs, triples
 from attnfun.kinds.matching.target import Matches
 from attnfun.language import precision
+from attnfun.language.brief import Brief
 from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.network.tokens import same_entries
 from attnfun.search import Goal, Say
@@ -47,7 +48,7 @@ _LOOKED_UP = "tokens are looked up by the encoder: cosines and sines within 1.01
 
 
 @dataclass(frozen=True)
-class MatchBound:
+class MatchBound(Brief):
     """Every output of a token with a match is at least `match`, of one without at most `other`."""
 
     match: float

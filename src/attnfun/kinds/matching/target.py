@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES, encode2, encode3
 from attnfun.language.circle import residues
+from attnfun.language.inputs import plain
 from attnfun.language.numbers import whole_number
-from attnfun.language.target import Array, Target, only, settle
+from attnfun.language.target import Array, Target, settle
 from attnfun.network.tokens import misfit, sample_size, widened
 
 _BLOCK = 1 << 22  # comparisons at a time
@@ -59,17 +60,16 @@ class Matches(Target):
         """Of its tokens."""
         return TRIPLES if self.order == 3 else PLAIN if self.self_allowed else FLAGGED
 
-    def given(self, *inputs: Any) -> NDArray[np.int64]:
+    def given(self, x: Any) -> NDArray[np.int64]:
         """(N,) or (batch, N) whole numbers as residues, checked."""
-        (x,) = only(inputs, "whole numbers")
-        r = residues(x, self.modulus)
+        r = residues(plain(x), self.modulus)
         if r.ndim not in (1, 2) or not 1 <= r.shape[-1] <= self.tokens:
             raise InvalidRequest(f"numbers of shape {r.shape}: at most {self.tokens} tokens, or a batch of them")
         return r
 
-    def encode(self, weights: Any, *inputs: Any) -> tuple[tuple[Array], int]:
+    def encode(self, weights: Any, x: Any) -> tuple[tuple[Array], int]:
         """A look-up of cosines and sines (of pairs too), in the dtype of the weights."""
-        r = self.given(*inputs)
+        r = self.given(x)
         if self.order == 2:
             tokens = encode2(r, self.modulus, self_allowed=self.self_allowed, dtype=weights.dtype)
         else:

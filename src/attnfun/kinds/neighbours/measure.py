@@ -13,6 +13,7 @@ import numpy as np
 
 from attnfun.errors import intact
 from attnfun.kinds.neighbours.target import PointsOnSphere
+from attnfun.language.brief import Brief
 from attnfun.language.numbers import whole_number
 from attnfun.language.target import Array
 
@@ -22,7 +23,7 @@ OVER_DRAWS = "the mean over draws of the directions"
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Brief):
     """`error`: E|target − output|², E|target|² being 1, for independent uniform points on the sphere.
 
     `of`: what `error` and `accuracy` are about: THIS_NETWORK, or the mean over draws (OVER_DRAWS) of which this network
@@ -58,7 +59,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Brief):
     """Monte Carlo of the network itself: E|target − output|² and how often it points at the right point, each with its
     standard error over independent sets of points."""
 

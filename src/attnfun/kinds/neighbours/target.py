@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.neighbours.sphere import uniform_points
+from attnfun.language.inputs import numbers
 from attnfun.language.numbers import one_of, whole_number
 from attnfun.language.target import Array, Target, settle
 from attnfun.limits.separation.rank import MOST_DIM
@@ -103,10 +104,7 @@ class PointsOnSphere(Target):
 
     def checked(self, points: ArrayLike) -> Array:
         """(batch, points, dim) unit vectors; InvalidRequest for anything else."""
-        try:
-            given = np.asarray(points, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest("points must be an array of numbers") from error
+        given = numbers(points, "points")
         if given.ndim != 3 or given.shape[1:] != (self.points, self.dim) or not len(given):
             raise InvalidRequest(f"points of shape {given.shape}: (batch, {self.points}, {self.dim}) is needed")
         if not np.all(np.abs(np.sum(given * given, axis=2) - 1) <= 1e-6):

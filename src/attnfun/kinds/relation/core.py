@@ -20,6 +20,7 @@ import numpy as np
 from attnfun.errors import InvalidRequest
 from attnfun.kinds.relation.target import Relation, joined, sides_of, values_of
 from attnfun.language import Array, Box, Builder, Graph
+from attnfun.language.brief import Brief
 from attnfun.language.graph import MAX_EXPONENT
 from attnfun.language.ranges import range_of
 
@@ -29,7 +30,7 @@ _WORK = 60_000  # nodes × sub-boxes spent on the range of an inner function
 
 
 @dataclass(frozen=True)
-class Core:
+class Core(Brief):
     """g over `left` and `right`; `inner`: the functions u(x), v(y) (None: the variables themselves).
 
     `ranges` are the proved ranges of u and v; `left` and `right` hold them, and may be wider.
@@ -56,7 +57,7 @@ class Core:
 
 
 @dataclass(frozen=True)
-class Factor:
+class Factor(Brief):
     """One factor g_k: which left and which right variables of the core it holds (indices, in order)."""
 
     graph: Graph

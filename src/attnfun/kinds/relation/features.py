@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.language import Builder, Graph
+from attnfun.language.brief import Brief
 from attnfun.network.head import AnyArray, Array, freeze, frozen
 
 Index = NDArray[np.int64]
@@ -32,7 +33,7 @@ Ends = tuple[Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Block(Brief):
     """The expansion of one factor: `left_vars`, `right_vars` are the variables (by place) that it holds.
 
     `other` are the coefficients of the right side. A block of a symmetric relation has `signs`, one ±1 a column, in
@@ -70,7 +71,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Half:
+class Half(Brief):
     """One side of features: the coefficients and the variables of every block, their box, and the selection."""
 
     tables: tuple[Array, ...]
@@ -102,7 +103,7 @@ class Half:
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class Features(Brief):
     """Two towers by their coefficients, on the boxes `left_box`, `right_box` = (low, high) of the core's variables."""
 
     blocks: tuple[Block, ...]

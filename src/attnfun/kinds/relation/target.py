@@ -14,8 +14,8 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, intact, require
 from attnfun.language import Array, ArrayAlgebra, Box, Graph, Node, parse, run
+from attnfun.language.domain import read_boxes
 from attnfun.language.function import Function
-from attnfun.language.numbers import reals
 from attnfun.language.target import Target
 
 
@@ -42,6 +42,10 @@ class Sides(Target):
     @property
     def text(self) -> str:
         return self.graph.text(self.graph.outputs[0])
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.box.names
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
         return list(self.box.names), [self.answer]
@@ -97,7 +101,7 @@ class Relation(Sides):
     @classmethod
     def read(cls, target: Any, left: Any, right: Any, symmetric: bool = False) -> Relation:
         """A Relation from an expression, a Graph or a NumPy function of all variables, left ones first."""
-        first, second = Box.parse(left), Box.parse(right)
+        first, second = read_boxes(target, left, right)
         return cls(graph_of(target, _named_apart(first, second)), first, second, bool(symmetric))
 
     @property
@@ -174,11 +178,7 @@ def graph_of(target: Any, box: Box) -> Graph:
 
 def points_of(X: Any, box: Box) -> Array:
     """(n, variables), columns in the box's order; of one variable (n,) too."""
-    points = reals("points", X)
-    if box.dim == 1 and points.ndim == 1:
-        points = points[:, None]
-    if points.ndim != 2 or points.shape[1] != box.dim:
-        raise InvalidRequest(f"points of shape {np.shape(X)}: (n, {box.dim}) is needed, columns {', '.join(box.names)}")
+    points, _ = box.points(X)
     require(box.contains(points).all(), f"a point lies outside the domain {box.text}")
     return points
 

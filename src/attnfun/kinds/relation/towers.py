@@ -46,6 +46,7 @@ import numpy as np
 from attnfun.certify.view import LineAxis
 from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.relation.features import Features, Half, Index
+from attnfun.language.brief import Brief
 from attnfun.network.head import Array, Axis, Head, freeze
 from attnfun.network.network import Layer, Network
 from attnfun.network.relu import ReluBlock
@@ -59,7 +60,7 @@ MOST_READOUT = 60_000_000  # the read-out is a matrix: features × coordinates o
 
 
 @dataclass(frozen=True, eq=False)
-class Keys:
+class Keys(Brief):
     """Logits (or hidden units) slopes_j (w x + c) + biases_j of one variable."""
 
     w: float
@@ -83,7 +84,7 @@ class Keys:
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Brief):
     """Parts of the features in the read-out: (rank, variables + 1) slopes, then offsets; a ramp of every variable."""
 
     lines: Array
@@ -94,7 +95,7 @@ class Affine:
 
 
 @dataclass(frozen=True, eq=False)
-class Squares:
+class Squares(Brief):
     """How an MLP multiplies: `templates`, broken lines (3, units) of slopes, biases and values near u² on [−1, 1], and
     for every product but the first factor of it `steps`, (4, tuples) of two reading weights, a gain and a template.
     """
@@ -111,7 +112,7 @@ class Squares:
 
 
 @dataclass(frozen=True, eq=False)
-class TowerWeights:
+class TowerWeights(Brief):
     """One side: keys of every variable, values of every block, (keys_1, …, keys_a, columns).
 
     `lines` (2, columns) makes it a tower of ReLU units: slopes and offsets of the affine parts.

@@ -44,6 +44,8 @@ S = TypeVar("S", bound=Sides)
 class Tower(HasPlain):
     """Side k of a relation: points (n, variables) → features (n, rank), J included on the right."""
 
+    _shown = ("side", "box", "weights")
+
     weights: Form
     target: Relation
     k: int

@@ -46,6 +46,7 @@ from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
 from attnfun.language import Array, BallAlgebra, precision, run
+from attnfun.language.brief import Brief
 from attnfun.language.enclosures import arb, lower, lowers, point_balls, upper, uppers
 from attnfun.language.intervals import Interval, IntervalAlgebra
 from attnfun.language.numbers import number, positive, whole_number
@@ -54,7 +55,7 @@ _BITS = 160
 
 
 @dataclass(frozen=True)
-class RetrievalBound:
+class RetrievalBound(Brief):
     """Bounds for attention over `keys` keys; `winner_weight` and `value_error` need the margin, the rest nothing.
 
     `winner_weight` is a lower bound, all others are upper bounds. `softmax_error` is the distance from the output of

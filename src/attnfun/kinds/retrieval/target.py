@@ -23,6 +23,7 @@ from attnfun.errors import InvalidRequest, require
 from attnfun.files import Table
 from attnfun.kinds.relation.target import Relation
 from attnfun.language.domain import Array, Box
+from attnfun.language.inputs import numbers
 from attnfun.language.target import Target
 from attnfun.network.head import Of, softmax
 
@@ -73,12 +74,9 @@ class Columns:
     @classmethod
     def given(cls, table: Any, what: str, names: Sequence[str] | None) -> Columns:
         """The same from an array (n, columns); one column may come as (n,)."""
-        try:
-            values = np.array(table, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidRequest(f"{what}: an array of numbers or the path of a CSV file is needed") from None
-        if values.ndim == 1 and (names is None or len(names) == 1):
-            values = values[:, None]
+        values = numbers(table, what, names or ())
+        if values.ndim < 2 and (names is None or len(names) == 1):
+            values = values.reshape(-1, 1)
         wanted = "columns" if names is None else len(names)
         if values.ndim != 2 or values.size == 0 or (names is not None and values.shape[1] != len(names)):
             shown = "" if names is None else f", columns {', '.join(names)}"
@@ -191,6 +189,10 @@ class Lookup(Target):
         assert self.table is not None
         for rows in blocks(len(X), len(self.table.points), _BLOCK):
             yield rows, self.utility.table(X[rows], self.table.points)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.utility.left.names
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
         return list(self.utility.left.names), list(weights.outputs)

@@ -32,6 +32,7 @@ from attnfun.kinds.retrieval.prove_bounds import (
 )
 from attnfun.kinds.retrieval.target import Columns, Lookup, blocks
 from attnfun.kinds.retrieval.weights import RetrievalWeights, TableHead, TrainedHead
+from attnfun.language.brief import Brief
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.model import Model
 from attnfun.network import Network
@@ -40,7 +41,7 @@ from attnfun.search import Goal, certified, one_thread
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(Brief):
     """One query: the key that was picked, and what is proved there. `proved`: it is the best key by the utility."""
 
     key: int
@@ -236,7 +237,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Brief):
     """What a sample of queries shows. Margins are enclosed, intervals have the confidence; `measured` is no bound.
 
     `failures` queries have a margin that is not proved to be above twice the error: there the best key may be missed.

@@ -37,6 +37,7 @@ import numpy.typing as npt
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds.sequence.target import SequenceMap, source_name
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.network.architecture import TokenArchitecture
 from attnfun.network.evaluate import evaluate
@@ -97,7 +98,7 @@ class GatherHead(Matrices):
 
 
 @dataclass(frozen=True, eq=False)
-class Gather:
+class Gather(Brief):
     heads: tuple[GatherHead, ...]
 
     def __post_init__(self) -> None:
@@ -124,7 +125,7 @@ class Gather:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class Spread(Brief):
     """Token i gets the inputs of the tokens sources[i] (from 0): one selection matrix A_k a column of `sources`."""
 
     inputs: tuple[str, ...]
@@ -151,7 +152,7 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class Apply:
+class Apply(Brief):
     """networks[of_token[i]] at token i; its inputs name the coordinates it reads, its outputs become `writes`."""
 
     networks: tuple[Network, ...]
@@ -219,6 +220,8 @@ class SequenceNetwork(HasPlain):
     Refuses with InvalidRequest shapes that do not meet, a coordinate written twice or read before it is written, and
     weights that are not finite or that `dtype` cannot hold.
     """
+
+    _shown = ("inputs", "tokens", "outputs", "dtype", "cost")
 
     inputs: tuple[str, ...]
     tokens: int
@@ -322,6 +325,13 @@ class SequenceNetwork(HasPlain):
         parts = [self.stream(given[k : k + step])[:, :, places] for k in range(0, len(given), step)]
         return np.concatenate(parts) if parts else np.zeros((0, self.tokens, len(places)), dtype=self.dtype)
 
+    def looks(self, X: Array) -> Iterator[tuple[str, AnyArray, int]]:
+        """Of one sequence (1, n, d) every gather head's name, its (n, n) softmax weights, and n."""
+        stream = self.stream(X)
+        for stage in self.stages:
+            for head in stage.heads if isinstance(stage, Gather) else ():
+                yield head.name, head.weights(stream[:, :, : len(head.key)])[0], self.tokens
+
     def stream(self, X: AnyArray) -> AnyArray:
         """Every coordinate of every token, (batch, n, d) -> (batch, n, len(coordinates))."""
         if np.asarray(X).dtype.kind not in "fiub" or not np.isfinite(X).all():
@@ -375,6 +385,10 @@ class TokenSequence(HasPlain):
     def tokens(self, X: npt.ArrayLike) -> AnyArray:
         """(batch, n, d) -> the given tokens (batch, n, width)."""
         return embedded(self.terms, self.constant, X, self.dtype)
+
+    def looks(self, X: npt.ArrayLike) -> Iterator[tuple[str, AnyArray, int]]:
+        """As of a network on tokens."""
+        return self.network.looks(self.tokens(X))
 
     def run(self, X: npt.ArrayLike) -> AnyArray:
         """(batch, n, d) -> (batch, n, p)."""

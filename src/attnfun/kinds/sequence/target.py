@@ -31,8 +31,10 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.language import Algebra, Array, ArrayAlgebra, Box, Builder, Graph, parse, run
+from attnfun.language.brief import Brief
 from attnfun.language.graph import is_name
-from attnfun.language.numbers import reals, whole_number
+from attnfun.language.inputs import numbers, together
+from attnfun.language.numbers import whole_number
 from attnfun.language.target import Target
 from attnfun.network.tokens import sample_size
 
@@ -46,7 +48,7 @@ _EXPRESSION = "expression"
 
 
 @dataclass(frozen=True)
-class Definition:
+class Definition(Brief):
     """A number at every token (`kind` "expression", with its graph), or an aggregate of numbers that `args` name."""
 
     name: str
@@ -83,7 +85,7 @@ class OfTokens(Target):
     def encode(self, _weights: Any, X: Any, outside: str = "raise") -> tuple[tuple[Array], bool]:
         """(n, d), or (batch, n, d); of one coordinate (n,) too. `outside`: raise, clamp or allow."""
         what, shape = self.draws_what, (self.count, self.box.dim)
-        array = reals(what, X)
+        array = numbers(X, what, self.box.names)
         if array.shape == shape[:1] and self.box.dim == 1:
             array = array[:, None]
         single = array.ndim == 2
@@ -94,6 +96,18 @@ class OfTokens(Target):
                 f"{shape[0]} {self.members} with the coordinates {', '.join(self.box.names)}"
             )
         return (self.box.checked(array, outside, lambda _, i: self.place.format(i + 1)),), single
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.box.names
+
+    def of_names(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """The last axis of a coordinate is that of the tokens."""
+        X = together(given)
+        if X.shape[-2:-1] != (self.count,):
+            wanted = f"({self.count},) or (batch, {self.count}) is needed"
+            raise InvalidRequest(f"{', '.join(given)} of shape {X.shape[:-1]}: {wanted}, one entry a token")
+        return self.of_columns(X), X.shape[:-2]
 
     @property
     def own_columns(self) -> list[str]:
@@ -146,9 +160,9 @@ class SequenceMap(OfTokens):
         """From an expression, a list of expressions (outputs of every token), or a list of such lists (one a token)."""
         if isinstance(target, SequenceMap):
             return target
-        box = Box.parse(domain)
         count = whole_number("tokens", tokens, 1, MAX_TOKENS)
         rows = _texts(target, count)
+        box = Box.parse(domain, [re.sub(r"_\d+\b", "", text) for row in rows for text in row])
         names = _names(box, count)
         collected = _Aggregates(box.names)
         graphs = tuple(parse(row, names, collected) for row in rows)

@@ -4,7 +4,7 @@ What is said, told and drawn of it: the attention maps of the gather heads, targ
 bound; and what `diagnose` looks at: the networks that are applied to its tokens.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,6 @@ from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Sprea
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.model import Model, Of
 from attnfun.network.words import explain as told_of_tokens
-from attnfun.plots import style
-from attnfun.plots.model import attention_page
-from attnfun.plots.picture import headed
-
-_SAMPLES = 401
 
 
 class SequenceApproximant(Model[SequenceMap, SequenceNetwork | TokenSequence]):  # type: ignore[type-var]  # mypy sees no `Of`
@@ -84,54 +79,6 @@ def record(model: SequenceApproximant) -> dict[str, Any]:
     """What its JSON has besides certificate and sizes."""
     names = {"inputs": list(model.target.box.names), "coordinates": list(model.network.coordinates)}
     return {"tokens": model.target.tokens, "equivariant": model.equivariant, **names}
-
-
-@style.picture
-def picture(net: Any) -> Any:
-    """Draw a model of a sequence map into `path` (.png, .pdf or .svg), if one is given, and return the Figure.
-
-    Curves run along a line of sequences: from one random sequence to another. All of them are samples; only the bound
-    is proved.
-    """
-    page, below = attention_page(_attention(net), least=11.0)
-    _curves(net, *below.subplots(1, 2))
-    return headed(page, net)
-
-
-def _line(net: Any) -> Any:
-    """(samples, n, d) sequences from one random sequence to another, and the parameter along them."""
-    n, box = net.target.tokens, net.target.box
-    ends = box.sample(2 * n, np.random.default_rng(3)).reshape(2, n, box.dim)
-    t = np.linspace(0.0, 1.0, _SAMPLES)
-    X = (1 - t)[:, None, None] * ends[0] + t[:, None, None] * ends[1]
-    return t, np.clip(X, box.low_array, box.high_array)
-
-
-def _attention(net: Any) -> Iterator[tuple[str, str, Any]]:
-    """The attention matrix of every gather head for one sequence; none of what was trained."""
-    if isinstance(net.weights, SequenceNetwork):
-        stream = net.weights.stream(_line(net)[1][:1])
-        for stage in net.weights.stages:
-            for head in stage.heads if isinstance(stage, Gather) else ():
-                yield head.name, "token that asks", head.weights(stream[:, :, : len(head.key)])[0]
-
-
-def _curves(net: Any, left: Any, right: Any) -> None:
-    t, X = _line(net)
-    Y, F = net(X), net.target.values(X)
-    for i in range(min(net.target.tokens, 6)):
-        colour = style.NETWORKS[i % len(style.NETWORKS)]
-        left.plot(t, F[:, i, 0], color=style.FAINT, linewidth=3.5)
-        left.plot(t, Y[:, i, 0], color=colour, linewidth=1.1, label=f"token {i + 1}")
-        right.plot(t, np.abs(Y - F)[:, i].max(axis=1), color=colour, linewidth=1.0)
-    style.title(left, "First output of each token (target in grey)", x="along a line of sequences")
-    style.legend(left, fontsize=7)
-    high = float(net.certificate.error[1])
-    if np.isfinite(high):
-        right.axhline(high, color=style.BOUND, linestyle="--", linewidth=1.2, label=f"bound, {net.certificate.word}")
-        style.legend(right, fontsize=7)
-    style.title(right, "|error| under its bound", x="along a line of sequences")
-    right.set_ylim(bottom=0.0)
 
 
 def subjects(model: SequenceApproximant, eps: float | None) -> tuple[str, list[Subject], list[str]]:

@@ -38,10 +38,11 @@ from attnfun.kinds.set.pattern import rational_sets
 from attnfun.kinds.set.power_series import power_series
 from attnfun.kinds.set.power_sums import NotPolynomial, PowerSums, power_sums, rank, sums_behind
 from attnfun.kinds.set.target import SetFunction, first, second
+from attnfun.language.brief import Brief
 
 
 @dataclass(frozen=True)
-class SetAnalysis:
+class SetAnalysis(Brief):
     """`kind`: what the count from below comes from: "exact" (a polynomial), "series" (a power series) or "none".
 
     `features_needed`: no DeepSets with analytic parts has fewer (proved; None: unknown). `features_sufficient`: a

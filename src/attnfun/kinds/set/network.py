@@ -10,7 +10,7 @@ The form is a name; which sequence map it stands for is worked out from the targ
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -52,7 +52,15 @@ class SetNetwork(HasPlain):
 
     def run(self, X: npt.NDArray[Any]) -> AnyArray:
         """(batch, n, d) -> (batch, outputs)."""
-        return self.sequence.run(pair_tokens(X) if self.pairs else X)[:, 0]
+        return self.sequence.run(self.written(X))[:, 0]
+
+    def looks(self, X: npt.NDArray[Any]) -> Iterator[tuple[str, AnyArray, int]]:
+        """As of its sequence network."""
+        return self.sequence.looks(self.written(X))
+
+    def written(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Its tokens."""
+        return pair_tokens(X) if self.pairs else X
 
     def plain(self, dtype: str | None = None) -> Plain:
         """(batch, n, d) → (batch, outputs); of pairs: A [L X, R X] B = (A L) X B_1 + (A R) X B_2, L and R of zeros and

@@ -35,6 +35,7 @@ import numpy as np
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.sequence.target import Definition, OfTokens, SequenceMap, named
 from attnfun.language import Array, ArrayAlgebra, Box, Builder, Graph, Node, parse, run
+from attnfun.language.brief import Brief
 from attnfun.language.numbers import whole_number
 from attnfun.network.tokens import sample_size
 
@@ -45,7 +46,7 @@ _INDEXED = re.compile(r"([A-Za-z_][A-Za-z_0-9]*) *\[ *([ij]) *\]")
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(Brief):
     """A sum, mean, max or min (`kind`) over elements or pairs of a graph in x_i, x_j and earlier sums."""
 
     name: str
@@ -74,11 +75,11 @@ class SetFunction(OfTokens):
         """From an expression or a list of expressions (the outputs)."""
         if isinstance(target, SetFunction):
             return target
-        box = Box.parse(domain)
         n = whole_number("points", points, 1, MAX_POINTS)
         given = [target] if isinstance(target, str) else target
         if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
             raise InvalidRequest(f"target {target!r:.80}: give an expression or a list of expressions")
+        box = Box.parse(domain, [_INDEXED.sub(r"\1", text) for text in given])
         names = [*box.names, *first(box), *second(box)]
         require(len(set(names)) == len(names), f"{', '.join(box.names)} clash with indices such as {first(box)[0]}")
         texts = tuple(str(text).strip() for text in given)

@@ -3,7 +3,6 @@
 Networks on sets are trained as those of the sequence map of their form, on tokens that are of a set.
 """
 
-import os
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -62,11 +61,6 @@ def explain(model: SetApproximant) -> str:
         f"{key}: {value}" for key, value in model.story.items() if key not in ("construction", "stages", "training")
     ]
     return "\n".join([*lines, model.sequence.explain()])
-
-
-def picture(model: SetApproximant, path: str | os.PathLike[str] | None = None) -> Any:
-    """That of its sequence map."""
-    return model.sequence.plot(path)
 
 
 def record(model: SetApproximant) -> dict[str, Any]:

@@ -39,10 +39,9 @@ class Ternary(Sides):
     def domain(self) -> str:
         return self.box.text
 
-    def encode(self, weights: Any, *points: Any) -> tuple[tuple[Array, ...], None]:
+    def encode(self, weights: Any, X: Any, Y: Any, Z: Any) -> tuple[tuple[Array, ...], None]:
         """(n,) of every variable."""
-        require(len(points) == 3, f"points of {len(points)} sides: 3 are needed")
-        columns = [points_of(np.ravel(one), box) for one, box in zip(points, self.boxes, strict=True)]
+        columns = [points_of(one, box) for one, box in zip((X, Y, Z), self.boxes, strict=True)]
         require(len({len(x) for x in columns}) == 1, "x, y and z have unequal numbers of points")
         return tuple(weights.reading(self, k)(x) for k, x in enumerate(columns)), None
 

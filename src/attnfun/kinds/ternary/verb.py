@@ -29,7 +29,7 @@ def ternary(
     """
     say = progress or (lambda _text: None)
     check_request(eps, "float64", 0)
-    box = Box.parse(domain)
+    box = Box.parse(domain, target)
     require(box.dim == 3, f"a ternary relation has three variables, not {box.dim}")
     graph = parse(target, box.names)
     require_defined(graph, box)

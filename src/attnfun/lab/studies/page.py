@@ -40,7 +40,7 @@ def template(file: Path, filters: dict[str, Any], autoescape: bool = False) -> A
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ModuleNotFoundError:
-        raise af.AttnfunError("report needs Jinja2, which is not installed: pip install 'attnfun[studies]'") from None
+        raise af.AttnfunError("report needs Jinja2, which is not installed: pip install jinja2") from None
     options: Any = {"undefined": StrictUndefined, "autoescape": autoescape, "trim_blocks": True, "lstrip_blocks": True}
     made = Environment(loader=FileSystemLoader(file.parent), **options)
     made.filters |= filters

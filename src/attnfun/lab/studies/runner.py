@@ -21,7 +21,6 @@ from attnfun.lab.studies import store, study
 from attnfun.lab.studies.study import Study, Unit, Verdict
 
 FOLDER = "attnfun-studies"
-EXTRAS = {"matplotlib": "plot", "torch": "torch", "sklearn": "studies", "distributed": "cluster"}
 PACKAGES = {"sklearn": "scikit-learn", "distributed": "dask.distributed"}
 
 
@@ -146,7 +145,7 @@ def installed(studies: Sequence[Study], on_cluster: bool = False, skip_missing: 
 
 def _lacking(who: str, verb: str, module: str) -> str:
     package = PACKAGES.get(module, module)
-    return f"{who} {verb} {package}, which is not installed: pip install 'attnfun[{EXTRAS.get(module, 'studies')}]'"
+    return f"{who} {verb} {package}, which is not installed: {af.parts.how_to_install(module)}"
 
 
 def _run(runs: Sequence[_Run], pool: Pool, progress: Callable[[Progress], None] | None) -> list[Outcome]:

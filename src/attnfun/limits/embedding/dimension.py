@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import Infeasible, present
+from attnfun.language.brief import Brief
 from attnfun.language.numbers import whole_number
 from attnfun.limits.embedding import Obstruction, check_embedding, check_obstruction, curve
 from attnfun.limits.embedding.circulant import frequency_search
@@ -72,7 +73,7 @@ class Row(Record):
 
 
 @dataclass(frozen=True)
-class EmbeddingDimension:
+class EmbeddingDimension(Brief):
     """The answer: lower ≤ dimension needed ≤ upper, the embedding at `dimension`, and the table."""
 
     relation: Relevance = field(repr=False)

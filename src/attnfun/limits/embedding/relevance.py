@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Array as Array
 
 Indices = NDArray[np.int64]
@@ -33,7 +34,7 @@ _MOST_DOCUMENTS = 50_000_000
 
 
 @dataclass(frozen=True)
-class Relevance:
+class Relevance(Brief):
     """Queries and documents by id, and for each query the sorted indices of its relevant documents."""
 
     query_ids: tuple[str, ...]

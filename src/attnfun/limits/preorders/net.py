@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.brief import Brief
 from attnfun.language.domain import Array, Box
 from attnfun.limits.preorders.target import Preorder
 from attnfun.search import Say
@@ -30,7 +31,7 @@ _MOST = {1: 129, 2: 41, 3: 13, 4: 7, 5: 5, 6: 4}
 
 
 @dataclass(frozen=True, eq=False)
-class NetUtility:
+class NetUtility(Brief):
     """`table` (query points, key points) of ranks in [0, 1], interpolated between the points of two grids."""
 
     queries: Box | None

@@ -19,6 +19,8 @@ import numpy as np
 from attnfun.errors import InvalidRequest, present, require
 from attnfun.kinds.relation.target import Relation, joined
 from attnfun.language import Array, ArrayAlgebra, BallAlgebra, Box, Builder, Graph, parse, precision, run
+from attnfun.language.brief import Brief
+from attnfun.language.domain import read_boxes
 from attnfun.language.enclosures import lower, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.network.head import frozen
@@ -28,7 +30,7 @@ _EXACT = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Preorder:
+class Preorder(Brief):
     """Keys on a box, preferred by a utility `graph` or by `prefers`; `queries` is None where there are none."""
 
     keys: Box
@@ -45,7 +47,8 @@ class Preorder:
     def read(cls, utility: Any, prefers: Any, keys: Any, queries: Any) -> Preorder:
         """From a utility (text, Graph, NumPy function of all variables) or a comparison callable, and the boxes."""
         require(keys is not None, "a preorder needs the box of its keys: right={'k': (0, 1)} (or keys=)")
-        box, asked = Box.parse(keys), None if queries is None else Box.parse(queries)
+        boxes = read_boxes(utility, *((queries,) if queries is not None else ()), keys)
+        box, asked = boxes[-1], None if queries is None else boxes[0]
         if utility is None:
             require(callable(prefers), f"prefers={prefers!r:.60}: a function (query, a, b), true iff a is no worse")
             return cls(box, asked, prefers=prefers)

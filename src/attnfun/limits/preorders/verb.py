@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnfun.errors import Infeasible, InvalidRequest, NoUtility, require
 from attnfun.kinds.relation.target import points_of
 from attnfun.kinds.retrieval.prove_bounds import clopper_pearson
+from attnfun.language.brief import Brief
 from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Array, Box
 from attnfun.language.numbers import whole_number
@@ -57,7 +58,7 @@ class Agreement(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class PreorderReport:
+class PreorderReport(Brief):
     """What was found about a preorder, property by property, and the utility that was built.
 
     `status`: "proved" (a utility expression that is continuous on its box), "sampled" (no violation found in the
@@ -166,7 +167,7 @@ class PreorderReport:
 
 
 @dataclass(frozen=True, eq=False)
-class FinitePreorder:
+class FinitePreorder(Brief):
     """A utility for items that were compared, levels[i] > levels[j] for "i better than j", or the cycle against it."""
 
     status: str

@@ -1,0 +1,79 @@
+"""What a user hands in, as arrays.
+
+    0.3    [0.1, 0.2]    numpy.array(…)    torch.tensor(…)    pandas.DataFrame(…)
+
+Neither torch nor pandas is imported: a tensor is what can be detached, a data frame what has columns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnfun.errors import InvalidRequest
+
+Array = NDArray[np.float64]
+
+
+def plain(given: Any, names: Sequence[str] = ()) -> NDArray[Any]:
+    """An array of whatever it holds; of a data frame the columns of these names, whatever their order there."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = given.double() if given.is_floating_point() else given  # NumPy has no bfloat16
+    columns = getattr(given, "columns", None)
+    if columns is not None and names:
+        lost = [name for name in names if name not in columns]
+        if lost:
+            there = ", ".join(map(str, columns))[:80]
+            raise InvalidRequest(f"the table has no column {', '.join(lost)}; its columns are {there}")
+        return np.stack([np.asarray(given[name]) for name in names], axis=-1)
+    return np.asarray(given)
+
+
+def numbers(given: Any, what: str, names: Sequence[str] = ()) -> Array:
+    """The same as float64; InvalidRequest, which says what was given, for anything but real numbers."""
+    try:
+        found = plain(given, names)
+        if np.iscomplexobj(found):
+            raise TypeError("complex")
+        return found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        shown = " ".join(repr(given).split())
+        raise InvalidRequest(f"{what} {shown:.60}: an array of numbers is needed") from None
+
+
+def together(given: Mapping[str, Any]) -> Array:
+    """(…, names): arrays by name, broadcast against each other."""
+    found = {name: numbers(value, name) for name, value in given.items()}
+    try:
+        return np.stack(np.broadcast_arrays(*found.values()), axis=-1)
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in found.items())
+        raise InvalidRequest(f"arrays of shapes that do not fit together: {shapes:.120}") from None
+
+
+def read_call(
+    takes: Callable[..., Any], variables: Sequence[str], inputs: tuple[Any, ...], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The variables that a call names, and its other keywords.
+
+    InvalidRequest where one is missing or unknown, or where the call does not fit the parameters of `takes`.
+    """
+    own = dict(list(signature(takes).parameters.items())[1:])
+    named = {name: options[name] for name in variables if name in options and not inputs}
+    rest = {name: value for name, value in options.items() if name not in named}
+    wrong, lost = [n for n in rest if n not in own], [n for n in variables if n not in named]
+    names = f"the names are {', '.join(variables)}" if variables else f"the inputs are {', '.join(own)}"
+    if wrong:
+        raise InvalidRequest(f"there is no input {', '.join(wrong)[:80]}; {names}")
+    if named and lost:
+        raise InvalidRequest(f"{', '.join(lost)[:80]} is missing; {names}")
+    if not named:
+        try:
+            signature(takes).bind(None, *inputs, **rest)
+        except TypeError:
+            needed = [name for name, one in own.items() if one.default is one.empty]
+            raise InvalidRequest(f"inputs: {len(inputs) + len(rest)} given; needed: {', '.join(needed)}") from None
+    return named, rest

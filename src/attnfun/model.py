@@ -115,7 +115,7 @@ class Model(Generic[T, W]):
         return self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
 
     def to_onnx(self, path: str | os.PathLike[str], dtype: str | None = None) -> dict[str, Any]:
-        """Write an ONNX graph of standard operators, any batch size, checked by onnxruntime; returns what was written."""
+        """Write an ONNX graph, its batch free, checked by onnxruntime; returns what was written."""
         return self.export(path, "onnx", dtype)
 
     def export(self, path: str | os.PathLike[str], to: str, dtype: str | None = None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def about(model: Model[Any, Any], dtype: str) -> dict[str, str]:
     claim = model.claim
     asked = "none" if claim.eps is None else f"{claim.eps!r}{' of the range of the target' * claim.relative}"
     known = {"target": model.target.text, "domain": model.target.domain, "kind": model.target.kind, "eps": asked}
-    known |= {"norm": claim.norm_text.removeprefix("the "), "proved for": model.certificate.dtype, "dtype": dtype}
+    known |= {"norm": claim.norm_text.removeprefix("the "), "proved_for": model.certificate.dtype, "dtype": dtype}
     known |= {"certificate": certified_by(model, dtype), "hash": model.hash}
     return {name: text.encode("utf-8", "replace").decode() for name, text in known.items()}
 
@@ -84,7 +84,10 @@ def certified_by(model: Model[Any, Any], dtype: str) -> str:
     heading = c.heading if c.claimed is None or c.measured else f"{c.heading} ({c.claimed.value})"
     if c.bounds and math.isfinite(high):
         norm = model.claim.norm_text
-        text = f"{heading}: the error in {norm} is at most {high!r} by {c.method} in {c.dtype} arithmetic."
+        outputs = c.details.get("output_error") if math.isinf(c.norm) else None
+        text = f"{heading}: the error in {norm} is at most {high!r}"
+        text += "" if outputs is None else f", that of the outputs at most {outputs!r}"
+        text += f", by {c.method} in {c.dtype} arithmetic."
         text += f" Hypotheses: {'; '.join(c.hypotheses)}." * bool(c.hypotheses)
     elif c.measured:
         text = f"{heading}: the error is about {high!r}, measured at finitely many inputs and not a bound."
@@ -94,9 +97,7 @@ def certified_by(model: Model[Any, Any], dtype: str) -> str:
     return text + f" It says nothing of arithmetic in {dtype}." * bool(coarser)
 
 
-def compare(
-    model: Model[Any, Any], run: Callable[..., AnyArray], dtype: str
-) -> tuple[float, float, tuple[str, str]]:
+def compare(model: Model[Any, Any], run: Callable[..., AnyArray], dtype: str) -> tuple[float, float, tuple[str, str]]:
     """(largest difference between what was read back and the NumPy reference, what rounding allows, shapes in words).
 
     In the network's own dtype or a finer one both lie within the certificate's rounding part of the same real number;

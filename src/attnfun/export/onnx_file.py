@@ -50,7 +50,7 @@ def written(model: Model[Any, Any], dtype: str) -> Written:
 
 
 class _Nodes:
-    """Nodes and initialisers in the order in which they come up. What a node puts out is called `name`, if it has one."""
+    """Nodes and initialisers in the order in which they come up; what a node puts out may have a `name`."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -68,7 +68,7 @@ class _Nodes:
 
     def whole(self, *numbers: int) -> str:
         """A list of whole numbers."""
-        name = f"int64 {', '.join(map(str, numbers))}"
+        name = f"index.{'_'.join(map(str, numbers))}"
         self.arrays[name] = np.array(numbers, dtype=np.int64)
         return name
 
@@ -123,14 +123,11 @@ def _graph(plain: Plain | PlainScores, dtype: str, facts: dict[str, str]) -> byt
 
 def _scores(g: _Nodes, plain: PlainScores, net: Any, given: Sequence[str]) -> str:
     towers = net["towers"]
-    sides = [
-        _tower(g, plain.tower(k), towers[min(k, len(towers) - 1)], [name]) for k, name in enumerate(given)
-    ]
-    *front, last = sides[:-1], g("Mul", sides[-1], net["signs"])
-    if len(given) == 2:
+    sides = [_tower(g, plain.tower(k), towers[min(k, len(towers) - 1)], [name]) for k, name in enumerate(given)]
+    last = g("Mul", sides.pop(), net["signs"])
+    if len(sides) == 1:
         return g("MatMul", sides[0], g("Transpose", last, perm=[1, 0]))
-    product = g("Mul", g("Mul", sides[0], sides[1]), last)
-    return g("ReduceSum", product, g.whole(1), keepdims=0)
+    return g("ReduceSum", g("Mul", g("Mul", *sides), last), g.whole(1), keepdims=0)
 
 
 def _tower(g: _Nodes, plain: Plain, net: Any, given: Sequence[str]) -> str:
@@ -147,7 +144,7 @@ def _tower(g: _Nodes, plain: Plain, net: Any, given: Sequence[str]) -> str:
         shape = g("Concat", batch, g.whole(m, plain.width), axis=0)
         Z = g("Concat", Z, g("Expand", net["tokens"], shape), axis=1)
     for number, layer in net["layers"].items():
-        asks = g("Slice", Z, g.whole(0), g.whole(-m), g.whole(1)) if m and number == len(plain.layers) - 1 else Z
+        asks = g.cut(Z, 0, -m) if m and number == len(plain.layers) - 1 else Z
         out = g("MatMul", asks, layer["carry"]) if "carry" in layer else asks
         for head in layer["heads"].values():
             out = g("Add", out, _head(g, head, asks, Z, deep))
@@ -160,7 +157,7 @@ def _tower(g: _Nodes, plain: Plain, net: Any, given: Sequence[str]) -> str:
     Z = g("MatMul", Z, net["readout"])
     Z = g("Add", Z, net["readout_bias"]) if "readout_bias" in net else Z
     if plain.reads == "first":
-        return g("Squeeze", g("Slice", Z, g.whole(0), g.whole(1), g.whole(1)), g.whole(1))
+        return g("Squeeze", g.cut(Z, 0, 1), g.whole(1))
     return g("Squeeze", Z, g.whole(-1)) if plain.reads == "points" and len(plain.outputs) == 1 else Z
 
 

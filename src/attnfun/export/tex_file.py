@@ -36,11 +36,11 @@ FACTS
 \end{flushleft}
 \begin{align*}
 Z &= \Bigl[\,\textstyle\sum_k A_k X_k B_k + c\,;\ T\,\Bigr] \\
-Z &\gets Z C + \textstyle\sum_h \operatorname{softmax}\bigl((Z W_Q + b_Q) K^\top\bigr) V W_O,
-  \qquad K = Z W_K,\ V = Z W_V,\ \text{or both constant} \\
-Z &\gets Z + \operatorname{relu}\bigl((Z W_0 + b_0) W_1 + b_1\bigr) W_2 \qquad \text{where a layer has units} \\
-f &= Z R + r \qquad \text{at the given tokens}
+Z &\gets Z C + \textstyle\sum_h \operatorname{softmax}\bigl((Z W_Q + b_Q) K^\top\bigr) V W_O \\
+Z &\gets Z + \operatorname{relu}\bigl((Z W_0 + b_0) W_1 + b_1\bigr) W_2 \\
+f &= Z R + r
 \end{align*}
+Here $K = Z W_K$ and $V = Z W_V$, or both are constant, and $f$ is read at the given tokens.
 A matrix that is not listed is the identity; $b_Q$, $c$ and $r$ are then $0$, and there are no tokens $T$.
 """
 _NAMES = {"matrix": "B", "select": "A", "constant": "c", "tokens": "T", "carry": "C", "readout": "R"}

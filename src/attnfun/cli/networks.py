@@ -8,6 +8,7 @@ import csv
 import inspect
 import io
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,8 +86,9 @@ def evaluated(
     low, high = net.certificate.error
     record |= {"error": high, "error_low": low}
     record |= {name: one[:, 0] if len(outputs) == 1 else one for name, one in found.items()}
-    flat = [one.reshape(shape[0] if shape else 1, -1) for one in found.values()]
-    outputs = outputs or ([f"output{k + 1}" for k in range(flat[0].shape[1])] if flat[0].shape[1] > 1 else ["output"])
+    width = math.prod(shape[1:])
+    flat = [one.reshape(-1, width) if width else np.zeros((0, 0)) for one in found.values()]
+    outputs = outputs or ([f"output{k + 1}" for k in range(width)] if width > 1 else ["output"])
     columns = [*names, *outputs]
     if compare:
         columns += [f"target {name}" for name in outputs] + [f"|error {name}|" for name in outputs]

@@ -1,34 +1,23 @@
-"""export: a model of any kind as a file for another place. A writer is a function of a model and a dtype.
+"""What all formats share: what a file says of its model, and how it is compared with it.
 
 A file takes the arrays that `Target.encode` makes of inputs, the batch free, and returns what `Weights.run` does: of a
 function (batch, variables) → (batch,) or (batch, outputs), of a network on tokens (batch, n, width) → (batch, n,
-outputs). Before it is written, it is read back and compared with the NumPy reference at draws of the target, in several
-batch sizes and, where the network takes sequences of any length, in several lengths.
-Failure modes: a package is not installed; weights without a plain form are refused in their own words; matrices that
-are too large are refused with their size (Infeasible); an unwritable path.
+outputs). It is compared with the NumPy reference at draws of the target, in several batch sizes and, where the network
+takes sequences of any length, in several lengths.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnfun.errors import AttnfunError, InvalidRequest, require
-from attnfun.files import write_whole
-from attnfun.kinds import named
+from attnfun.errors import InvalidRequest, require
 from attnfun.model import Model
-from attnfun.network.head import AnyArray, require_dtype
+from attnfun.network.head import AnyArray
 from attnfun.network.plain import AnyPlain, Plain, PlainScores
 
-WRITERS: Mapping[str, str] = {
-    "torch": "attnfun.export.torch_file:written",
-    "onnx": "attnfun.export.onnx_file:written",
-    "numpy": "attnfun.export.numpy_file:written",
-    "tex": "attnfun.export.tex_file:written",
-}
 BATCHES = (1, 2, 257)
 _MOST = 1 << 24
 """Attention weights of a head at a time, where files are compared."""
@@ -42,30 +31,6 @@ class Written:
     data: bytes
     run: Callable[..., AnyArray] | None
     record: dict[str, Any] = field(default_factory=dict)
-
-
-def export(model: Model[Any, Any], path: str | Path, to: str = "torch", dtype: str | None = None) -> dict[str, Any]:
-    """Write a model of any kind to `path` as a file of the format `to`; returns what was written, how far it is off."""
-    require(to in WRITERS, f"export to {to!r}: known formats are {', '.join(WRITERS)}")
-    if not isinstance(model, Model):
-        raise InvalidRequest(f"export writes models, as `compile` and `load` return them, not {model!r:.60}")
-    dtype = dtype or model.dtype
-    require_dtype(dtype)
-    require(Path(path).absolute().parent.is_dir(), f"cannot write {str(path)!r}: its folder does not exist")
-    require(not Path(path).is_dir(), f"cannot write {str(path)!r}: it is a folder")
-    made = named(WRITERS[to])(model, dtype)
-    record = dict(made.record)
-    if made.run is not None:
-        difference, allowed, shapes = compare(model, made.run, dtype)
-        if not difference <= allowed:  # written so that NaN fails
-            raise AttnfunError(f"the file differs from the network by {difference:.3g} (allowed {allowed:.3g})")
-        given, returned = shapes
-        inputs, outputs = (", ".join(getattr(model.weights, names, ())) for names in ("inputs", "outputs"))
-        record["input"] = f"{given} {dtype}: {inputs}".removesuffix(": ")
-        record["returns"] = f"{returned}: {outputs}" if outputs and "," in returned.rstrip(",)") else returned
-        record |= {"difference": difference, "allowed": allowed}
-    write_whole(path, made.data)
-    return record | {"hash": model.hash, "bytes": len(made.data)}
 
 
 def about(model: Model[Any, Any], dtype: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from attnfun.kinds import find
 from attnfun.network import store
-from attnfun.network.sealed import content_hash as sealed_hash
 from attnfun.network.sealed import held
 
 
@@ -26,6 +25,4 @@ def save(path: Path | str, weights: Any, meta: Mapping[str, Any], kind: str = "f
 
 def content_hash(weights: Any, meta: Mapping[str, Any], kind: str = "function") -> str:
     """What a file of these weights and this meta is sealed with."""
-    structure, tensors = store.taken_apart(weights)
-    own = {"format": store.FORMAT, "kind": kind, "weights": structure, "dtype": weights.dtype}
-    return sealed_hash(own, tensors, meta)
+    return store.hash_of(kind, weights, meta)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About
 from attnfun.errors import AttnfunError, InvalidRequest
-from attnfun.kinds import Kind, find
+from attnfun.kinds import Kind, find, named
 from attnfun.language.brief import Brief, shortened
 from attnfun.language.inputs import read_call
 from attnfun.language.target import Target
@@ -122,10 +122,32 @@ class Model(Brief, Generic[T, W]):
         """
         return self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
 
+    def to_onnx(self, path: str | os.PathLike[str], dtype: str | None = None) -> dict[str, Any]:
+        """Write an ONNX graph, its batch free, checked by onnxruntime; returns what was written."""
+        return self.export(path, "onnx", dtype)
+
+    def export(self, path: str | os.PathLike[str], to: str, dtype: str | None = None) -> dict[str, Any]:
+        """Write a file for another place: torch, onnx, numpy or tex (`attnfun.export`); returns what was written."""
+        record: dict[str, Any] = named("attnfun.export:export")(self, path, to, dtype)
+        return record
+
+    @property
+    def claim(self) -> Claim:
+        """What was asked for: the part of the request that a file's hash covers."""
+        norm = MEAN_SQUARE if MEAN_SQUARE in self.target.norms else self.certificate.norm
+        return Claim.made(self.request, norm)
+
+    @property
+    def hash(self) -> str:
+        """The sha256 of weights, target and claim, with which a file of it is sealed."""
+        return store.hash_of(self.target.kind, self.weights, self._sealed())
+
+    def _sealed(self) -> dict[str, Any]:
+        return {"target": self.target.to_json(), "claim": self.claim.to_json()}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, target, request, story and certificate in one safetensors file."""
-        norm = MEAN_SQUARE if MEAN_SQUARE in self.target.norms else self.certificate.norm
-        meta = {"target": self.target.to_json(), "claim": Claim.made(self.request, norm).to_json()}
+        meta = self._sealed()
         meta |= {"request": dict(self.request), "story": dict(self.story), "certificate": self.certificate.to_file()}
         store.write(path, self.target.kind, self.weights, meta)
 

@@ -298,7 +298,7 @@ def test_export_writes_a_program_torch_runs_alone(run: Run, plane: str, tmp_path
 
 
 def test_export_refuses_formats_it_does_not_have(run: Run, plane: str, tmp_path: Path) -> None:
-    for to in ("onnx", "keras"):
+    for to in ("jax", "keras"):
         code, _, err = run("export", plane, "--to", to, "-o", str(tmp_path / "g"))
         assert code == 2 and is_one_line(err) and to in err
 

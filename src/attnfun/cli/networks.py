@@ -5,10 +5,13 @@ a table. In-context on CSV data: examples, queries, and a class of prompts that 
 """
 
 import csv
+import inspect
 import io
+import json
+import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,7 @@ def shown(file: str) -> Answer:
     from attnfun import verbs
 
     net: Any = verbs.load(file)
-    record = {**model_record(net), "file": file, "explanation": net.explain()}
+    record = {**model_record(net), "file": file, "hash": net.hash, "explanation": net.explain()}
     for name, rows in (("head_list", head_rows(net.weights)), ("steps", step_rows(net))):
         record |= {name: rows} if rows else {}
     return Answer(record, net, code=0)
@@ -54,34 +57,70 @@ def evaluated(
     output: str | None = None,
 ) -> Answer:
     """A network's values at points, as CSV or as a table."""
-    require((points is None) != (not at), "give the points either as --at x=0.3,y=1 or as one CSV file")
+    require((points is None) != (not at), "give the points either as --at x=0.3,y=1 or as one CSV or JSON file")
     import numpy as np
 
     from attnfun import verbs
 
     net: Any = verbs.load(file)
-    names, outputs = net.target.columns(net.weights)
-    rows = read_points(points, names) if points else [read_point(text, names) for text in at or ()]
-    X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
-    inputs = net.target.of_columns(X)
-    values = np.asarray(net(*inputs, **({"outside": outside} if outside != "raise" else {})), dtype=np.float64)
-    found = {"values": values.reshape(len(X), len(outputs))}
+    taken = inspect.signature(net.target.encode).parameters
+    kind = net.target.kind
+    require(outside == "raise" or "outside" in taken, f"--outside {outside}: inputs of the kind {kind} are never cut")
+    options = {"outside": outside} if outside != "raise" else {}
+    record: dict[str, Any] = {"status": str(net.certificate.status), "verified": net.certificate.verified}
+    if points and points.endswith(".json"):
+        inputs, names, X = _arguments(points, taken), [], None
+        values = np.asarray(net(*inputs, **options), dtype=np.float64)
+        shape, outputs = values.shape, []
+    else:
+        names, outputs = net.target.columns(net.weights)
+        rows = read_points(points, names) if points else [read_point(text, names) for text in at or ()]
+        X = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+        inputs = net.target.of_columns(X)
+        values, shape = np.asarray(net(*inputs, **options), dtype=np.float64), (len(X), len(outputs))
+        record |= {"inputs": names, "outputs": outputs, "points": X}
+    found = {"values": values.reshape(shape)}
+    if compare:
+        found["target_values"] = np.asarray(net.target.exact(*inputs), dtype=np.float64).reshape(shape)
+        found["errors"] = np.abs(found["values"] - found["target_values"])
+    low, high = net.certificate.error
+    record |= {"error": high, "error_low": low}
+    record |= {name: one[:, 0] if len(outputs) == 1 else one for name, one in found.items()}
+    width = math.prod(shape[1:])
+    flat = [one.reshape(-1, width) if width else np.zeros((0, 0)) for one in found.values()]
+    outputs = outputs or ([f"output{k + 1}" for k in range(width)] if width > 1 else ["output"])
     columns = [*names, *outputs]
     if compare:
-        found["target_values"] = np.asarray(net.target.exact(*inputs), dtype=np.float64).reshape(len(X), len(outputs))
-        found["errors"] = np.abs(found["values"] - found["target_values"])
         columns += [f"target {name}" for name in outputs] + [f"|error {name}|" for name in outputs]
-    data = np.concatenate([X, *found.values()], axis=1)
-    low, high = net.certificate.error
-    record = {"status": str(net.certificate.status), "verified": net.certificate.verified, "inputs": names}
-    record |= {"outputs": outputs, "points": X, "error": high, "error_low": low}
-    record |= {name: one[:, 0] if len(outputs) == 1 else one for name, one in found.items()}
+    data = np.concatenate(flat if X is None else [X, *flat], axis=1)
     if not output and (sys.stdout.isatty() if table is None else table):
         return Answer(record, parts=[Grid(columns, [[Whole(f"{v:.12g}") for v in line] for line in data])], code=0)
     text = as_csv(columns, data)
     if output:
         Path(output).write_text(text, encoding="utf-8")
     return Answer(record, text="" if output else text, code=0)
+
+
+def _arguments(path: str, taken: Mapping[str, inspect.Parameter]) -> list[Any]:
+    """The arguments of a call from a JSON list of them, as arrays."""
+    import numpy as np
+
+    from attnfun.files import read_text
+
+    try:
+        given = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"{path}: not JSON ({error})") from None
+    require(isinstance(given, list) and given, f"{path}: a list of a call's arguments is needed, as [[[0.1, 0.2]]]")
+    needed = [name for name, one in list(taken.items())[1:] if one.default is one.empty]
+    some = any(one.kind is one.VAR_POSITIONAL for one in taken.values())
+    require(some or len(given) == len(needed), f"{path}: {len(given)} arguments; {', '.join(needed)} are needed")
+    try:
+        arrays = [np.array(one) for one in given]
+    except ValueError:
+        raise InvalidRequest(f"{path}: the rows of an argument are not equally long") from None
+    require(all(array.dtype.kind in "if" for array in arrays), f"{path}: arguments are numbers, or lists of numbers")
+    return arrays
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Iterable[float]]) -> str:

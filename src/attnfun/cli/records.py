@@ -11,7 +11,7 @@ SIZES = ("layers", "heads", "rank", "keys", "parameters", "query_dim", "max_valu
 _SHOWN: tuple[str, ...] = ("name", "target", "domain", "norm", "status", "error", "error_low", "eps", "parts", "proof")
 _SHOWN += ("method", "witness", "reason", "hypotheses", "verified", "claimed", "dtype", "relative", "slack", "details")
 _SHOWN += (*SIZES, "kind", "realise", "seconds", "file", "png", "explanation", "head_list", "steps")
-_SHOWN += ("inputs", "coordinates")
+_SHOWN += ("inputs", "coordinates", "hash")
 
 
 def certificate_record(certificate: Any) -> dict[str, Any]:

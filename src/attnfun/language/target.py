@@ -82,7 +82,10 @@ class Target(Brief):
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
         """Names of the columns of a table of inputs, one input a row, and of its outputs."""
-        raise InvalidRequest(f"models of the kind {self.kind} take no tables: load it in Python and call it")
+        raise InvalidRequest(
+            f"inputs of the kind {self.kind} are not rows of a table: give a file whose name ends in .json, "
+            "which holds the arguments of a call as a list"
+        )
 
     def of_columns(self, rows: Array) -> tuple[Any, ...]:
         """The inputs that the rows of such a table are."""

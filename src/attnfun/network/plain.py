@@ -27,9 +27,14 @@ network's own evaluation up to rounding holds of this form.
 | first | (batch, tokens, columns) | (batch, outputs): all tokens hold the same, and the first is read |
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from attnfun.language.brief import Brief
 from attnfun.network.head import Array
@@ -159,3 +164,56 @@ def stacked(heads: tuple[PlainHead, ...]) -> list[list[int]]:
         shape = (head.key.shape, head.value.shape) if head.constant else None
         groups.setdefault(shape, []).append(number)
     return list(groups.values())
+
+
+def slugs(names: Iterable[str], reserved: Container[str] = ()) -> list[str]:
+    """Names that may stand in the path of a weight: "log(m1)" → "log_m1"; equal ones are numbered."""
+    taken: dict[str, int] = {}
+    found = []
+    for name in names:
+        plain = re.sub(r"\W+", "_", name).strip("_") or "head"
+        plain += "_" * (plain in reserved)
+        taken[plain] = taken.get(plain, 0) + 1
+        number = taken[plain]
+        found.append(plain if number == 1 else f"{plain}_{number}")
+    return found if len(set(found)) == len(found) else [f"{name}_{k}" for k, name in enumerate(found)]
+
+
+def tree(plain: AnyPlain) -> dict[str, Any]:
+    """The weights as they are named: `layers.0.heads.log_m1.q` is tree(plain)["layers"][0]["heads"]["log_m1"]["q"].
+
+    What is None is left out. Besides arrays: the `source` of a term, and whether a head's keys are `constant`.
+    """
+    if isinstance(plain, PlainScores):
+        return {"towers": dict(enumerate(map(tree, plain.towers))), "signs": plain.signs}
+    found = {
+        "embed": {k: _kept(source=t.source, matrix=t.embed, select=t.select) for k, t in enumerate(plain.terms)},
+        "constant": plain.constant,
+        "tokens": plain.tokens,
+        "layers": dict(enumerate(map(_layer, plain.layers))),
+        "readout": plain.readout,
+        "readout_bias": plain.readout_bias,
+    }
+    return _kept(**found)
+
+
+def _layer(layer: PlainLayer) -> dict[str, Any]:
+    names = slugs(head.name for head in layer.heads)
+    heads = {
+        name: _kept(constant=h.constant, q=h.query, q_bias=h.query_bias, k=h.key, v=h.value, o=h.output)
+        for name, h in zip(names, layer.heads, strict=True)
+    }
+    return _kept(carry=layer.carry, heads=heads, units=None if layer.units is None else _kept(**vars(layer.units)))
+
+
+def _kept(**parts: Any) -> dict[str, Any]:
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def weights_of(own: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Array]]:
+    """Every array of a tree with its name, as `layers.0.heads.log_m1.q`."""
+    for key, part in own.items():
+        if isinstance(part, Mapping):
+            yield from weights_of(part, f"{path}{key}.")
+        elif isinstance(part, np.ndarray):
+            yield f"{path}{key}", part

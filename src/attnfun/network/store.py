@@ -46,6 +46,11 @@ def write(path: sealed.Source, kind: str, weights: Any, meta: Mapping[str, Any])
     sealed.write(path, structure, tensors, meta)
 
 
+def hash_of(kind: str, weights: Any, meta: Mapping[str, Any]) -> str:
+    """What a file of these weights and this meta is sealed with."""
+    return sealed.content_hash(*_record(kind, weights), meta)
+
+
 def read(source: sealed.Source, classes: Collection[type], ignore: Collection[str] = ()) -> tuple[Any, dict[str, Any]]:
     """(weights, meta) of a file; weights are of one of `classes`. Keys in `ignore` are neither checked nor given."""
     file = sealed.held(source)

@@ -17,7 +17,6 @@ constant keys of equal shapes. More points or sequences than fit are taken in
 blocks, except while torch compiles or exports: a block would fix the batch size in the program.
 """
 
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -30,7 +29,7 @@ from torch import Tensor, nn
 
 from attnfun.errors import InvalidRequest
 from attnfun.network.head import AnyArray
-from attnfun.network.plain import Plain, PlainHead, PlainLayer, PlainScores, stacked
+from attnfun.network.plain import Plain, PlainHead, PlainLayer, PlainScores, slugs, stacked
 
 _BLOCK = 1 << 22
 """Attention weights at a time."""
@@ -125,7 +124,7 @@ class Layer(Held):
 
     def __init__(self, layer: PlainLayer, dtype: torch.dtype, trainable: bool) -> None:
         super().__init__()
-        names = slugs(head.name for head in layer.heads)
+        names = slugs((head.name for head in layer.heads), dir(nn.ModuleDict))
         self.heads = nn.ModuleDict({n: Head(h, dtype, trainable) for n, h in zip(names, layer.heads, strict=True)})
         groups = stacked(layer.heads)
         self.groups = [([names[k] for k in group], layer.heads[group[0]].constant) for group in groups]
@@ -172,19 +171,6 @@ def _side(matrices: list[Tensor]) -> Tensor:
 def most_keys(layer: PlainLayer) -> int:
     """Of the heads with constant keys."""
     return max((len(head.key) for head in layer.heads if head.constant), default=0)
-
-
-def slugs(names: Iterable[str]) -> list[str]:
-    """Names that may stand in the path of a weight: "log(m1)" → "log_m1"; equal ones are numbered."""
-    taken: dict[str, int] = {}
-    found = []
-    for name in names:
-        plain = re.sub(r"\W+", "_", name).strip("_") or "head"
-        plain += "_" * hasattr(nn.ModuleDict, plain)
-        taken[plain] = taken.get(plain, 0) + 1
-        number = taken[plain]
-        found.append(plain if number == 1 else f"{plain}_{number}")
-    return found if len(set(found)) == len(found) else [f"{name}_{k}" for k, name in enumerate(found)]
 
 
 class Attention(Proved, Held):

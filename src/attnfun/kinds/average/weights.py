@@ -66,7 +66,7 @@ def check_subsets(subsets: Any, tokens: int, q: int) -> Sets:
         try:
             members = sorted(one)
             whole = all(isinstance(j, (int, np.integer)) and not isinstance(j, bool) for j in members)
-        except TypeError:
+        except (TypeError, ValueError):  # ValueError: rows of an array, which have no order
             raise InvalidRequest(f"a subset is a set of positions, and not {one!r:.40}") from None
         if not whole or len(members) != q or len(set(members)) != q or not 0 <= members[0] <= members[-1] < tokens:
             raise InvalidRequest(f"the subset {members!r:.60} is not {q} different positions from 0 to {tokens - 1}")

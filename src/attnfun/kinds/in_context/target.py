@@ -263,7 +263,8 @@ class InContextTask(Target):
         return np.asarray(found[:, 0] if apart else found)
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
-        raise InvalidRequest(f"{self.text} takes examples and queries: attnfun in-context FILE --data CSV --query CSV")
+        told = "attnfun in-context FILE --data CSV --query CSV, or the list [X, y, X_query] in a .json file"
+        raise InvalidRequest(f"{self.text} takes examples and queries: {told}")
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array, Array]:
         """A batch of full prompts, one query each, eigenvalues over the whole spectrum."""

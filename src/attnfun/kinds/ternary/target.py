@@ -139,4 +139,7 @@ class Trilinear(Form):
         return np.asarray(out.sum(axis=1))
 
     def network(self, side: str) -> Network:
-        raise InvalidRequest("a trilinear form is coefficients and no network: there is no torch module of it")
+        raise InvalidRequest(
+            "a trilinear form is coefficients and no network, so there is nothing to export; "
+            "af.train(model, widths=(8,), rank=2) makes towers of attention, which are exported"
+        )

@@ -16,7 +16,7 @@ def to_torch(plain: AnyPlain, trainable: bool = False, outside: str = "raise") -
 
     A module warns, once, when it is asked for in, cast to or autocast to a coarser dtype than the one its certificate
     is for. `outside` says what becomes of a point outside the domain, where the network has one: "raise", "clamp" (cut
-    to the domain) or "allow". While torch compiles or exports, it is "allow".
+    to the domain) or "allow". A compiled or exported program cannot raise: there "raise" is "allow".
     """
     require(outside in ("raise", "clamp", "allow"), f"outside={outside!r}: write raise, clamp or allow")
     torch_dtype(plain.proved, plain.dtype)

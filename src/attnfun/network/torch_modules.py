@@ -342,7 +342,7 @@ class Attention(Proved, Held):
 
     def joined(self, X: Tensor) -> Tensor:
         """The constant tokens behind the given ones."""
-        return X if self.tokens is None else torch.cat([X, self.tokens.expand(len(X), *self.tokens.shape)], dim=1)
+        return X if self.tokens is None else torch.cat([X, self.tokens.expand(X.shape[0], *self.tokens.shape)], dim=1)
 
     def read(self, Z: Tensor) -> Tensor:
         result = Z @ self.readout

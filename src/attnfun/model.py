@@ -56,6 +56,9 @@ class Weights(Protocol):
     @property
     def to_torch(self) -> Callable[..., Any]: ...
 
+    @property
+    def to_hooked(self) -> Callable[..., Any]: ...
+
 
 T = TypeVar("T", bound=Target)
 W = TypeVar("W", bound=Weights)
@@ -113,6 +116,10 @@ class Model(Generic[T, W]):
         (`layers.0.heads.log_m1.q`). `outside` is "raise", "clamp" or "allow", as in calls.
         """
         return self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
+
+    def to_hooked(self, dtype: Any = None, *, outside: str = "raise", **form: Any) -> Any:
+        """A TransformerLens HookedRootModule: `blocks.0.attn.hook_pattern` and its like, labels in its `cfg`."""
+        return self.weights.to_hooked(dtype, outside=outside, **form)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Weights, target, request, story and certificate in one safetensors file."""

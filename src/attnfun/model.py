@@ -115,7 +115,11 @@ class Model(Generic[T, W]):
         The weights are buffers, or parameters if `trainable`, under names that say what they are
         (`layers.0.heads.log_m1.q`). `outside` is "raise", "clamp" or "allow", as in calls.
         """
-        return self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
+        made = self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
+        c = self.certificate
+        proof = f"{c.sentence} It is about {c.dtype} arithmetic. Hypotheses: {'; '.join(c.hypotheses) or 'none'}."
+        about = {"kind": self.target.kind, "target": self.target.text, "domain": self.target.domain}
+        return made.described({**about, "certificate": proof})
 
     def to_hooked(self, dtype: Any = None, *, outside: str = "raise", **form: Any) -> Any:
         """A TransformerLens HookedRootModule: `blocks.0.attn.hook_pattern` and its like, labels in its `cfg`."""

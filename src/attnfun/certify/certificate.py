@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from attnfun.errors import DamagedFile
-from attnfun.network.claim import Claim
+from attnfun.network.claim import MEAN_SQUARE, Claim
 
 
 class Status(StrEnum):
@@ -104,6 +104,26 @@ class Certificate:
         if self.verified:
             return self.status.value.capitalize()
         return "As stored, not verified" + (" (sampled)" if self.measured else "")
+
+    @property
+    def sentence(self) -> str:
+        """What is known of the error, in one sentence."""
+        low, high = self.error
+        asked = "no eps was asked for" if self.eps is None else f"eps was {self.eps:.4g}"
+        if self.status is Status.REFUTED:
+            return f"{self.heading}: the error is {low:.4g} at a point of the domain; {asked}."
+        if not (self.bounds or self.measured) or math.isinf(high):
+            return f"{self.heading}: {(self.reason or self.status.meaning).rstrip('.')}."
+        if self.measured:
+            return f"{self.heading}: {self.norm_name} of about {high:.4g} was measured, which is not a bound."
+        seen = f", and {low:.4g} is reached" if low > 0 else ""
+        return f"{self.heading}: the {self.norm_name} is at most {high:.4g}{seen}; {asked}."
+
+    @property
+    def norm_name(self) -> str:
+        """error, L^2 error, or what a kind calls the mean that it is about."""
+        power = "error" if math.isinf(self.norm) else f"L^{self.norm:g} error"
+        return f"{self.details['norm']} error" if self.details.get("norm") == MEAN_SQUARE else power
 
     @property
     def bounds(self) -> bool:

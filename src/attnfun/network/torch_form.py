@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnfun.errors import AttnfunError, require
+from attnfun.network import store
 from attnfun.network.plain import AnyPlain, PlainScores
 
 if TYPE_CHECKING:
@@ -23,7 +25,25 @@ def to_torch(plain: AnyPlain, trainable: bool = False, outside: str = "raise") -
     from attnfun.network import torch_modules
 
     made = torch_modules.Scores if isinstance(plain, PlainScores) else torch_modules.Attention
-    return made(plain, trainable, outside).telling()  # type: ignore[arg-type]
+    module = made(plain, trainable, outside)  # type: ignore[arg-type]
+    structure, tensors = store.taken_apart(plain)
+    module.form = structure, {path: own.tolist() for path, own in tensors.items() if "box" in path.split("/")}
+    return module.telling()
+
+
+def load_pretrained(
+    source: str | os.PathLike[str], *, trainable: bool = False, outside: str | None = None, **options: Any
+) -> torch.nn.Module:
+    """The torch module of a folder that `save_pretrained` wrote, or of a name on the Hugging Face Hub.
+
+    Nothing is proved: its certificate is a sentence that was stored. `options` are those of huggingface_hub's
+    `from_pretrained` (revision, local_files_only, …); `outside` is as it was saved unless given.
+    """
+    needed("torch", "torch")
+    needed("huggingface_hub", "huggingface_hub")
+    from attnfun.network import hub
+
+    return hub.load(source, trainable, outside, **options)
 
 
 def to_hooked(plain: AnyPlain, outside: str = "raise") -> torch.nn.Module:

@@ -28,20 +28,23 @@ What may be seen and changed from outside, by a forward hook or by nnsight, is w
 Points are one batch of tokens that do not see each other: (1, points, p).
 """
 
+import hashlib
+import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.network.head import AnyArray
 from attnfun.network.plain import Plain, PlainHead, PlainLayer, PlainScores, stacked
+from attnfun.network.torch_form import load_pretrained, needed
 
 _BLOCK = 1 << 22
 """Attention weights at a time."""
@@ -59,12 +62,41 @@ class Proved(nn.Module):
         self.proved: torch.dtype = getattr(torch, proved)
         self.dtype: torch.dtype = getattr(torch, dtype)
         self._told = False
+        self.form: Any = None
+        self.about: dict[str, str] = {}
         self.register_forward_pre_hook(_see_autocast)
 
     @property
     def own(self) -> Tensor:
         """One of its weights, to ask for dtype and device."""
         return next(w for w in (*self.parameters(), *self.buffers()))
+
+    def fingerprint(self) -> str:
+        """A sha256 of all weights: the same for equal names, shapes and numbers, whatever their dtype."""
+        digest = hashlib.sha256()
+        for name, weight in sorted(self.state_dict().items()):
+            digest.update(f"{name} {tuple(weight.shape)} ".encode())
+            digest.update(weight.detach().cpu().double().numpy().tobytes())
+        return digest.hexdigest()
+
+    def described(self, about: Mapping[str, str]) -> Self:
+        """Itself, told what its weights are for; the hash tells later whether they still are these."""
+        self.about = {**about, "hash": self.fingerprint()}
+        return self
+
+    def save_pretrained(self, folder: str | os.PathLike[str], **options: Any) -> Any:
+        """config.json, model.safetensors and a README.md in a folder, through huggingface_hub's mixin (`hub.py`)."""
+        needed("huggingface_hub", "huggingface_hub")
+        from attnfun.network import hub
+
+        return hub.save(self, folder, **options)
+
+    @classmethod
+    def from_pretrained(cls, source: str | os.PathLike[str], **options: Any) -> Self:
+        """The module that `save_pretrained` wrote there (`torch_form.load_pretrained`)."""
+        found = load_pretrained(source, **options)
+        require(isinstance(found, cls), f"what was saved there is no {cls.__name__}: af.load_pretrained reads it")
+        return cast(Self, found)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)

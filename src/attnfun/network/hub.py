@@ -121,9 +121,9 @@ def _made(config: Any, state: dict[str, Any], trainable: bool, outside: str | No
     dtypes = {tensor.dtype for tensor in state.values()}
     try:
         arrays = {path: np.array(own, dtype=np.float64) for path, own in config["numbers"].items()}
-        for path, name in _named(config["plain"], "", ""):
+        for path, name, dtype in _named(config["plain"], "", ""):
             if path not in arrays:
-                arrays[path] = state.pop(name).double().numpy()
+                arrays[path] = state.pop(name).double().numpy().astype(dtype)
         require(not state, f"tensor {next(iter(state), None)} belongs to nothing")
         plain = store.put_together(AnyPlain, config["plain"], arrays)
         module = to_torch(plain, trainable, outside or config["outside"])
@@ -138,15 +138,15 @@ def _made(config: Any, state: dict[str, Any], trainable: bool, outside: str | No
     return module
 
 
-def _named(tree: Any, path: str, name: str) -> Iterator[tuple[str, str]]:
-    """(path in the stored tree, name in the module's `state_dict`) of every array."""
+def _named(tree: Any, path: str, name: str) -> Iterator[tuple[str, str, str]]:
+    """(path in the stored tree, name in the module's `state_dict`, dtype) of every array."""
     if isinstance(tree, list):
         heads = all(isinstance(one, dict) and one.get("is") == "PlainHead" for one in tree)
         own = slugs(one["name"] for one in tree) if heads else range(len(tree))
         for k, (part, one) in enumerate(zip(own, tree, strict=True)):
             yield from _named(one, f"{path}/{k}", f"{name}.{part}")
     elif isinstance(tree, dict) and "tensor" in tree:
-        yield path[1:], name[1:]
+        yield path[1:], name[1:], tree["tensor"]
     elif isinstance(tree, dict):
         short = _PARTS.get(tree.get("is", ""), {})
         for part, one in tree.items():

@@ -65,7 +65,8 @@ __all__ += ["Retrieval", "InContextSolver", "Neighbours", "Matching", "SparseAve
 # what is asked
 __all__ += ["Box", "Relation", "SequenceMap", "InContextTask", "Architecture", "TokenArchitecture"]
 # what is done with models
-__all__ += ["load", "load_pretrained", "verify", "train", "compare", "Comparison", "diagnose", "Diagnosis", "Certificate", "Status"]
+__all__ += ["load", "verify", "train", "compare", "Comparison", "diagnose", "Diagnosis", "Certificate", "Status"]
+__all__ += ["load_pretrained"]
 # limits
 __all__ += ["plan", "Plan", "embed_dim", "EmbeddingDimension", "rank_of", "ScoreRank", "preorder", "PreorderReport"]
 __all__ += ["finite_preorder", "FinitePreorder", "retrieval_certificate", "RetrievalBound"]

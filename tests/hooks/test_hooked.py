@@ -64,7 +64,9 @@ def test_heads_of_every_size_units_and_forms_agree(seed: int) -> None:
         seen, cache = hooked.run_with_cache(torch.tensor(X))
         bound = 2**14 * np.finfo(own.dtype).eps * max(1.0, np.abs(wanted).max())
         assert seen.shape == wanted.shape and np.abs(seen.double().numpy() - wanted).max() <= bound
-        assert own is network or {"blocks.0.mlp.hook_pre", "blocks.0.hook_mlp_out", "blocks.0.hook_resid_mid"} <= set(cache)
+        assert own is network or {"blocks.0.mlp.hook_pre", "blocks.0.hook_mlp_out", "blocks.0.hook_resid_mid"} <= set(
+            cache
+        )
     tokens = random_tokens(seed, constants=int(rng.integers(0, 4)))
     Z = rng.normal(size=(3, 4, tokens.width))
     assert np.abs(tokens.to_hooked()(torch.tensor(Z)).numpy() - tokens.run(Z)).max() <= 1e-12

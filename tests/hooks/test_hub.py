@@ -71,7 +71,10 @@ def test_weights_that_changed_are_not_said_to_be_certified(tmp_path: Path) -> No
         asked = one.to_torch("float32") if one.dtype == "float64" else coarse.bfloat16()
     for number, module in enumerate((trained, asked)):
         module.save_pretrained(tmp_path / str(number))
-        for text in (config(tmp_path / str(number))["about"]["certificate"], (tmp_path / f"{number}/README.md").read_text()):
+        for text in (
+            config(tmp_path / str(number))["about"]["certificate"],
+            (tmp_path / f"{number}/README.md").read_text(),
+        ):
             assert one.certificate.sentence not in text
             assert "no certificate is about them" in text or "says nothing of weights in" in text
 
@@ -95,7 +98,7 @@ def test_a_card_of_other_weights_is_written_anew_and_a_users_own_is_kept(tmp_pat
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_folders_that_do_not_fit_are_refused_in_one_sentence(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     model("function", 0).to_torch().save_pretrained(tmp_path)
@@ -110,9 +113,9 @@ def test_folders_that_do_not_fit_are_refused_in_one_sentence(seed: int, tmp_path
     elif seed == 3:
         (tmp_path / "config.json").write_text("{}")
     else:
-        places = [(said, key) for key in said] + [(said["plain"], key) for key in said["plain"]]
+        places = [(tree, key) for tree in (said, said["plain"], *said["plain"]["layers"]) for key in tree]
         tree, key = places[int(rng.integers(len(places)))]
-        tree[key] = [None, 3, "x", [], {"is": "Plain"}][int(rng.integers(5))]
+        tree[key] = [5, "x", [], {"is": "Plain"}][int(rng.integers(4))]
         (tmp_path / "config.json").write_text(json.dumps(said))
     with pytest.raises((InvalidRequest, DamagedFile)) as found:
         af.load_pretrained(tmp_path)

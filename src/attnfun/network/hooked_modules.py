@@ -15,7 +15,7 @@
 | `blocks.0.attn.hook_z` | what each head gives, before W_O places it | [batch, pos, head, d_head] |
 | `blocks.0.attn.hook_result` | what each head adds to the stream | [batch, pos, head, d_model] |
 | `blocks.0.hook_attn_out` | the sum of that | [batch, pos, d_model] |
-| `blocks.0.hook_resid_mid`, `blocks.0.mlp.hook_pre`, `.hook_post`, `blocks.0.hook_mlp_out` | where a layer has units | |
+| `blocks.0.hook_resid_mid`, `blocks.0.mlp.hook_pre`, `.hook_post`, `blocks.0.hook_mlp_out` | of units | |
 | `hook_readout` | the outputs of the given tokens | [batch, pos, outputs] |
 
 A point is a batch of its own with one position. The keys of a head with constant keys are those, else the positions.

@@ -8,7 +8,7 @@
 | `plain` | the plain form without its weights, as `store` writes a tree; shapes are those of the tensors |
 | `numbers` | its arrays that are no weights: the ends of the domain |
 | `outside` | what becomes of a point outside the domain, unless `load_pretrained` is told otherwise |
-| `hash` | a sha256 of the weights; other weights beside it are refused |
+| `hash` | a sha256 of `plain`, `numbers` and the weights; others beside it are refused |
 | `about` | kind, target, domain, and the certificate as a sentence: a claim that nobody checked again |
 
 model.safetensors has the tensors under the names of the module's `state_dict`. Nothing is ever read by pickle.
@@ -40,7 +40,7 @@ _SHORT = {"query": "q", "query_bias": "q_bias", "key": "k", "value": "v", "outpu
 _PARTS = {"Plain": {"terms": "embed"}, "Term": {"embed": "matrix"}, "PlainHead": _SHORT}
 
 
-class Pretrained(PyTorchModelHubMixin, library_name="attnfun", tags=["attention", "verified-numerics"]):
+class Pretrained(PyTorchModelHubMixin, library_name="attnfun", tags=["attention", "verified-numerics"]):  # type: ignore[call-arg]
     """What huggingface_hub's mixin saves and loads: `module`."""
 
     module: Any
@@ -59,7 +59,10 @@ class Pretrained(PyTorchModelHubMixin, library_name="attnfun", tags=["attention"
         raise InvalidRequest("its weights are pickled, and nothing is read by pickle")
 
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
-        about, data = self.config["about"], ModelCardData(library_name="attnfun", tags=self._hub_mixin_info.model_card_data.tags)
+        about, data = (
+            self.config["about"],
+            ModelCardData(library_name="attnfun", tags=self._hub_mixin_info.model_card_data.tags),
+        )
         lines = ["---", data.to_yaml(), "---", "", "# Softmax attention that approximates a target", ""]
         lines += [f"- {name}: `{about[name]}`" for name in ("kind", "target", "domain") if name in about]
         lines += ["", about["certificate"], "", "```python", "import attnfun as af", ""]
@@ -91,8 +94,8 @@ def load(source: str | os.PathLike[str], trainable: bool, outside: str | None, *
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # the mixin prints where it reads from
             return Pretrained.from_pretrained(name, trainable=trainable, outside=outside, **options).module
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{name!r}: {error}") from error
+    except (InvalidRequest, DamagedFile) as error:
+        raise type(error)(f"{name!r}: {error}") from error
     except (OSError, ValueError, SafetensorError) as error:
         raise InvalidRequest(f"{name!r} cannot be loaded: {_line(error)}") from error
 
@@ -124,7 +127,8 @@ def _made(config: Any, state: dict[str, Any], trainable: bool, outside: str | No
         for path, name, dtype in _named(config["plain"], "", ""):
             if path not in arrays:
                 arrays[path] = state.pop(name).double().numpy().astype(dtype)
-        require(not state, f"tensor {next(iter(state), None)} belongs to nothing")
+        if state:
+            raise DamagedFile(f"tensor {next(iter(state))} belongs to nothing")
         plain = store.put_together(AnyPlain, config["plain"], arrays)
         module = to_torch(plain, trainable, outside or config["outside"])
         module = module if len(dtypes) != 1 else module.to(dtypes.pop())
@@ -134,7 +138,7 @@ def _made(config: Any, state: dict[str, Any], trainable: bool, outside: str | No
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
         raise DamagedFile(f"config.json and model.safetensors do not fit each other ({_line(error)})") from error
     if not same:
-        raise DamagedFile("model.safetensors is not what config.json was written with")
+        raise DamagedFile("config.json and model.safetensors are not what was written together")
     return module
 
 

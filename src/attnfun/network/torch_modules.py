@@ -29,6 +29,7 @@ Points are one batch of tokens that do not see each other: (1, points, p).
 """
 
 import hashlib
+import json
 import os
 import re
 import sys
@@ -72,8 +73,8 @@ class Proved(nn.Module):
         return next(w for w in (*self.parameters(), *self.buffers()))
 
     def fingerprint(self) -> str:
-        """A sha256 of all weights: the same for equal names, shapes and numbers, whatever their dtype."""
-        digest = hashlib.sha256()
+        """A sha256 of the form and all weights: the same for equal names, shapes and numbers, whatever their dtype."""
+        digest = hashlib.sha256(json.dumps(self.form, sort_keys=True).encode())
         for name, weight in sorted(self.state_dict().items()):
             digest.update(f"{name} {tuple(weight.shape)} ".encode())
             digest.update(weight.detach().cpu().double().numpy().tobytes())

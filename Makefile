@@ -36,8 +36,8 @@ test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the
 test-slow: $(READY) ## the slow tests, and all examples of the property tests (about half an hour)
 	ATTNFUN_THOROUGH=1 $(PYTEST) -m "slow or drawn"
 
-test-hooks: $(READY) ## the tests of hooks, hub and nnsight (first installs transformer-lens and nnsight, about 500 MB, into .venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[hooks,hub]' 'nnsight>=0.5'
+test-hooks: $(READY) ## the tests of hooks, hub and nnsight (first installs transformer-lens and nnsight, about 600 MB, into .venv)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[hooks,hub]' 'nnsight>=0.8'
 	$(PYTEST) tests/hooks
 
 bench: $(READY) ## the table of what the project must show

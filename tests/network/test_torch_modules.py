@@ -193,13 +193,8 @@ def test_no_points_and_no_sequences_are_none(product: Any) -> None:
     assert tokens.to_torch()(torch.zeros(0, 3, tokens.width)).shape == (0, 3, 2)
 
 
-def test_one_sequence_of_many_tokens_is_taken_in_blocks_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """6,144 constant tokens that attend to each other in three heads are 10^8 weights for one sequence."""
-    from attnfun.network import torch_modules
-
-    network = random_tokens(3, constants=150)
-    X = torch.tensor(np.random.default_rng(0).normal(size=(2, 6, network.width)))
-    whole = network.to_torch()(X)
+def weights_at_a_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many attention weights each call holds, from now on."""
     seen: list[int] = []
     real = torch.nn.functional.scaled_dot_product_attention
 
@@ -208,6 +203,17 @@ def test_one_sequence_of_many_tokens_is_taken_in_blocks_too(monkeypatch: pytest.
         return real(q, k, v, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    return seen
+
+
+def test_one_sequence_of_many_tokens_is_taken_in_blocks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """6,144 constant tokens that attend to each other in three heads are 10^8 weights for one sequence."""
+    from attnfun.network import torch_modules
+
+    network = random_tokens(3, constants=150)
+    X = torch.tensor(np.random.default_rng(0).normal(size=(2, 6, network.width)))
+    whole = network.to_torch()(X)
+    seen = weights_at_a_time(monkeypatch)
     monkeypatch.setattr(torch_modules, "_BLOCK", 1 << 11)
     assert torch.allclose(network.to_torch()(X), whole, rtol=0, atol=1e-12)
     assert max(seen) <= 1 << 11
@@ -217,14 +223,7 @@ def test_many_sequences_never_hold_more_weights_than_a_block(monkeypatch: pytest
     """4,000 sequences over thousands of keys would take terabytes at once."""
     from attnfun.network import torch_modules
 
-    seen: list[int] = []
-    real = torch.nn.functional.scaled_dot_product_attention
-
-    def spy(q: Any, k: Any, v: Any, **options: Any) -> Any:
-        seen.append(q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2])
-        return real(q, k, v, **options)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    seen = weights_at_a_time(monkeypatch)
     monkeypatch.setattr(torch_modules, "_BLOCK", 1 << 12)
     network = random_tokens(3, constants=9)
     X = torch.tensor(np.random.default_rng(0).normal(size=(300, 6, network.width)))

@@ -14,7 +14,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
+.PHONY: help demo test test-slow test-hooks bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the
 
 test-slow: $(READY) ## the slow tests, and all examples of the property tests (about half an hour)
 	ATTNFUN_THOROUGH=1 $(PYTEST) -m "slow or drawn"
+
+test-hooks: $(READY) ## the tests of hooks, hub and nnsight (first installs transformer-lens and nnsight, about 600 MB, into .venv)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[hooks,hub]' 'nnsight>=0.8'
+	$(PYTEST) tests/hooks
 
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py

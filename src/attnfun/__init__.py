@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from attnfun.limits.score_rank import ScoreRank, rank_of
     from attnfun.model import Model
     from attnfun.network import Architecture, TokenArchitecture
+    from attnfun.network.torch_form import load_pretrained
     from attnfun.verbs import load, verify
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ __all__ += ["Retrieval", "InContextSolver", "Neighbours", "Matching", "SparseAve
 __all__ += ["Box", "Relation", "SequenceMap", "InContextTask", "Architecture", "TokenArchitecture"]
 # what is done with models
 __all__ += ["load", "verify", "train", "compare", "Comparison", "diagnose", "Diagnosis", "Certificate", "Status"]
+__all__ += ["load_pretrained"]
 # limits
 __all__ += ["plan", "Plan", "embed_dim", "EmbeddingDimension", "rank_of", "ScoreRank", "preorder", "PreorderReport"]
 __all__ += ["finite_preorder", "FinitePreorder", "retrieval_certificate", "RetrievalBound"]

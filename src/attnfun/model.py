@@ -60,6 +60,9 @@ class Weights(Protocol):
     @property
     def to_torch(self) -> Callable[..., Any]: ...
 
+    @property
+    def to_hooked(self) -> Callable[..., Any]: ...
+
 
 T = TypeVar("T", bound=Target)
 W = TypeVar("W", bound=Weights)
@@ -120,7 +123,15 @@ class Model(Brief, Generic[T, W]):
         The weights are buffers, or parameters if `trainable`, under names that say what they are
         (`layers.0.heads.log_m1.q`). `outside` is "raise", "clamp" or "allow", as in calls.
         """
-        return self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
+        made = self.weights.to_torch(dtype, trainable=trainable, outside=outside, **form)
+        c = self.certificate
+        proof = f"{c.sentence} It is about {c.dtype} arithmetic. Hypotheses: {'; '.join(c.hypotheses) or 'none'}."
+        about = {"kind": self.target.kind, "target": self.target.text, "domain": self.target.domain}
+        return made.described({**about, "certificate": proof})
+
+    def to_hooked(self, dtype: Any = None, *, outside: str = "raise", **form: Any) -> Any:
+        """A TransformerLens HookedRootModule: `blocks.0.attn.hook_pattern` and its like, labels in its `cfg`."""
+        return self.weights.to_hooked(dtype, outside=outside, **form)
 
     def to_onnx(self, path: str | os.PathLike[str], dtype: str | None = None) -> dict[str, Any]:
         """Write an ONNX graph, its batch free, checked by onnxruntime; returns what was written."""

@@ -32,6 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -42,8 +43,22 @@ from attnfun.network.head import Array
 Reads = Literal["points", "rows", "tokens", "first"]
 
 
+@dataclass(frozen=True)
+class KeyNames:
+    """How a person reads a constant key: its index on each axis of `grid`, put into `text` ("cell {0}")."""
+
+    text: str
+    grid: tuple[int, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.text.format(*index) for index in product(*map(range, self.grid)))
+
+
 @dataclass(frozen=True, eq=False)
 class PlainHead(Brief):
+    """`key_names` are those of constant keys."""
+
     name: str
     query: Array
     key: Array
@@ -51,6 +66,7 @@ class PlainHead(Brief):
     output: Array
     query_bias: Array | None = None
     constant: bool = False
+    key_names: KeyNames | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +169,12 @@ class HasPlain(Brief):
         from attnfun.network.torch_form import to_torch, torch_dtype
 
         return to_torch(self.plain(torch_dtype(self.dtype, dtype), **form), trainable, outside)  # type: ignore[attr-defined]
+
+    def to_hooked(self, dtype: Any = None, *, outside: str = "raise", **form: Any) -> Any:
+        """The same with a TransformerLens HookPoint at every step (`hooked_modules.py`)."""
+        from attnfun.network.torch_form import to_hooked, torch_dtype
+
+        return to_hooked(self.plain(torch_dtype(self.dtype, dtype), **form), outside)  # type: ignore[attr-defined]
 
 
 def stacked(heads: tuple[PlainHead, ...]) -> list[list[int]]:

@@ -10,7 +10,7 @@ from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.network.head import Head
 from attnfun.network.literal import ENTRY_LIMIT, FORMS, literal, one_hot, split_inputs
 from attnfun.network.network import Layer, Network
-from attnfun.network.plain import Plain, PlainHead, PlainLayer, PlainUnits, Term
+from attnfun.network.plain import KeyNames, Plain, PlainHead, PlainLayer, PlainUnits, Term
 from attnfun.network.tokens import OnTokens
 
 
@@ -73,6 +73,7 @@ def _head(network: Network, number: int, head: Head) -> PlainHead:
         one_hot([network.coordinates.index(name) for name in head.writes], width),
         np.append(c, 1.0),
         constant=True,
+        key_names=KeyNames(head.key_names, head.grid),
     )
 
 

@@ -13,23 +13,38 @@ more than most tolerances. So every module here is `Proved`: it warns when its w
 | `towers.0. …`, `signs` | of a relation |
 
 All heads of a layer that attend to tokens are one F.scaled_dot_product_attention (scale=1.0), and so are heads of
-constant keys of equal shapes. More points or sequences than fit are taken in
+constant keys of equal shapes. More points, sequences or queries than fit are taken in
 blocks, except while torch compiles or exports: a block would fix the batch size in the program.
+
+What may be seen and changed from outside, by a forward hook or by nnsight, is what a submodule returns that is called:
+
+| submodule | what it returns |
+| --- | --- |
+| `layers.0.heads.log_m1` | the head's weighted mean of its values, (batch, tokens, p), before `o` places it |
+| `layers.0.units` | what the units add to the stream |
+| `layers.0` | the stream after the layer |
+| `towers.0` | of a relation: the features of a side; a tower that serves both sides is called twice |
+
+Points are one batch of tokens that do not see each other: (1, points, p).
 """
 
+import hashlib
+import json
+import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnfun.errors import InvalidRequest
+from attnfun.errors import InvalidRequest, require
 from attnfun.network.head import AnyArray
 from attnfun.network.plain import Plain, PlainHead, PlainLayer, PlainScores, slugs, stacked
+from attnfun.network.torch_form import load_pretrained, needed
 
 _BLOCK = 1 << 22
 """Attention weights at a time."""
@@ -47,12 +62,41 @@ class Proved(nn.Module):
         self.proved: torch.dtype = getattr(torch, proved)
         self.dtype: torch.dtype = getattr(torch, dtype)
         self._told = False
+        self.form: Any = None
+        self.about: dict[str, str] = {}
         self.register_forward_pre_hook(_see_autocast)
 
     @property
     def own(self) -> Tensor:
         """One of its weights, to ask for dtype and device."""
         return next(w for w in (*self.parameters(), *self.buffers()))
+
+    def fingerprint(self) -> str:
+        """A sha256 of the form and all weights: the same for equal names, shapes and numbers, whatever their dtype."""
+        digest = hashlib.sha256(json.dumps(self.form, sort_keys=True).encode())
+        for name, weight in sorted(self.state_dict().items()):
+            digest.update(f"{name} {tuple(weight.shape)} ".encode())
+            digest.update(weight.detach().cpu().double().numpy().tobytes())
+        return digest.hexdigest()
+
+    def described(self, about: Mapping[str, str]) -> Self:
+        """Itself, told what its weights are for; the hash tells later whether they still are these."""
+        self.about = {**about, "hash": self.fingerprint()}
+        return self
+
+    def save_pretrained(self, folder: str | os.PathLike[str], **options: Any) -> Any:
+        """config.json, model.safetensors and a README.md in a folder, through huggingface_hub's mixin (`hub.py`)."""
+        needed("huggingface_hub", "huggingface_hub")
+        from attnfun.network import hub
+
+        return hub.save(self, folder, **options)
+
+    @classmethod
+    def from_pretrained(cls, source: str | os.PathLike[str], **options: Any) -> Self:
+        """The module that `save_pretrained` wrote there (`torch_form.load_pretrained`)."""
+        found = load_pretrained(source, **options)
+        require(isinstance(found, cls), f"what was saved there is no {cls.__name__}: af.load_pretrained reads it")
+        return cast(Self, found)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
@@ -104,7 +148,7 @@ class Held(nn.Module):
 
 
 class Head(Held):
-    """One head: `q`, `q_bias`, `k`, `v`, `o`."""
+    """One head: `q`, `q_bias`, `k`, `v`, `o`. It is called with its weighted mean of values, and hands it on."""
 
     q: Tensor
     q_bias: Tensor | None
@@ -116,6 +160,26 @@ class Head(Held):
         super().__init__()
         self.hold(dtype, trainable, q=head.query, q_bias=head.query_bias, k=head.key, v=head.value, o=head.output)
 
+    def forward(self, z: Tensor) -> Tensor:
+        return z
+
+
+class Units(Held):
+    """The stream → what the ReLU units add to it."""
+
+    inner: Tensor
+    bias: Tensor
+    outer: Tensor
+    query: Tensor | None
+    query_bias: Tensor | None
+
+    def before(self, Z: Tensor) -> Tensor:
+        """What ReLU is taken of."""
+        return (Z if self.query is None else Z @ self.query + self.query_bias) @ self.inner + self.bias
+
+    def forward(self, Z: Tensor) -> Tensor:
+        return torch.relu(self.before(Z)) @ self.outer
+
 
 class Layer(Held):
     """(batch, n, width) tokens that ask and (batch, m, width) tokens that are asked → what the stream becomes."""
@@ -124,12 +188,12 @@ class Layer(Held):
 
     def __init__(self, layer: PlainLayer, dtype: torch.dtype, trainable: bool) -> None:
         super().__init__()
-        names = slugs((head.name for head in layer.heads), dir(nn.ModuleDict))
+        names = head_names(head.name for head in layer.heads)
         self.heads = nn.ModuleDict({n: Head(h, dtype, trainable) for n, h in zip(names, layer.heads, strict=True)})
         groups = stacked(layer.heads)
         self.groups = [([names[k] for k in group], layer.heads[group[0]].constant) for group in groups]
         self.hold(dtype, trainable, carry=layer.carry)
-        self.units = Held() if layer.units is not None else None
+        self.units = Units() if layer.units is not None else None
         if self.units is not None:
             self.units.hold(dtype, trainable, **vars(layer.units))
 
@@ -137,11 +201,7 @@ class Layer(Held):
         out = Z if self.carry is None else Z @ self.carry
         for names, constant in self.groups:
             out = out + self.attended([self.heads[name] for name in names], constant, Z, S)
-        if self.units is not None:
-            u: Any = self.units
-            read = out if u.query is None else out @ u.query + u.query_bias
-            out = out + torch.relu(read @ u.inner + u.bias) @ u.outer
-        return out
+        return out if self.units is None else out + self.units(out)
 
     def attended(self, heads: list[Any], constant: bool, Z: Tensor, S: Tensor) -> Tensor:
         """What the heads of a group add to the tokens Z."""
@@ -156,8 +216,19 @@ class Layer(Held):
             key, value = (one.expand(Z.shape[0], *one.shape) for one in (key, value))
         else:
             key, value = ((S @ _side(own)).unflatten(2, (H, -1)).transpose(1, 2) for own in (keys, values))
-        out = F.scaled_dot_product_attention(query, key, value, scale=1.0)
-        return out.transpose(1, 2).flatten(2) @ _side([head.o.T for head in heads]).T
+        z = _attention(query, key, value)
+        given = [head(z[:, place, :, : head.o.shape[0]]) for place, head in enumerate(heads)]
+        return torch.cat(given, -1) @ torch.cat([head.o for head in heads])
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """softmax(query key^T) value, (batch, heads, queries, p), as many queries at a time as fit."""
+    if torch.compiler.is_compiling():  # before any question about a shape, which would fix it
+        return F.scaled_dot_product_attention(query, key, value, scale=1.0)
+    step = max(1, _BLOCK // max(1, query.shape[0] * query.shape[1] * key.shape[2]))
+    parts = query.split(step, 2)
+    found = [F.scaled_dot_product_attention(part, key, value, scale=1.0) for part in parts]
+    return found[0] if len(found) == 1 else torch.cat(found, 2)
 
 
 def _side(matrices: list[Tensor]) -> Tensor:
@@ -173,6 +244,11 @@ def most_keys(layer: PlainLayer) -> int:
     return max((len(head.key) for head in layer.heads if head.constant), default=0)
 
 
+def head_names(names: Iterable[str]) -> list[str]:
+    """The names under which a `ModuleDict`, whose own methods have names, holds heads of these names."""
+    return slugs(names, dir(nn.ModuleDict))
+
+
 class Attention(Proved, Held):
     """A network in plain form: its inputs → its outputs, shaped as `plain.reads` says."""
 
@@ -180,6 +256,7 @@ class Attention(Proved, Held):
     tokens: Tensor | None
     readout: Tensor
     readout_bias: Tensor | None
+    part: type[Layer] = Layer
 
     def __init__(self, plain: Plain, trainable: bool = False, outside: str = "raise") -> None:
         super().__init__(plain.proved, plain.dtype)
@@ -190,7 +267,7 @@ class Attention(Proved, Held):
         self.embed = nn.ModuleList(Held() for _ in plain.terms)
         for own, term in zip(self.embed, plain.terms, strict=True):
             own.hold(self.dtype, trainable, select=term.select, matrix=term.embed)  # type: ignore[operator]
-        self.layers = nn.ModuleList(Layer(layer, self.dtype, trainable) for layer in plain.layers)
+        self.layers = nn.ModuleList(self.part(layer, self.dtype, trainable) for layer in plain.layers)
         self.hold(
             self.dtype,
             trainable,
@@ -212,11 +289,10 @@ class Attention(Proved, Held):
         shape = given[0].shape[:-1]
         if self.points:
             Z = self.embedded([one.reshape(1, -1, one.shape[-1]) for one in given])
-            result = self.blocks(Z, 1, max(1, self.weighed)).reshape(*shape, len(self.outputs))
+            result = self.in_blocks(Z, 1).reshape(*shape, len(self.outputs))
             return result.squeeze(-1) if result.shape[-1] == 1 and self.reads == "points" else result
         Z = self.embedded([one if one.ndim == 3 else one[None] for one in given])
-        total = Z.shape[1] + self.appended
-        result = self.blocks(Z, 0, max(1, self.most) * total * (Z.shape[1] if len(self.layers) == 1 else total))
+        result = self.in_blocks(Z, 0)
         result = result[:, 0] if self.reads == "first" else result
         return result if given[0].ndim == 3 else result[0]
 
@@ -236,7 +312,8 @@ class Attention(Proved, Held):
                 raise InvalidRequest(f"the self form takes points of shape (n, {d}), not {shape}")
         elif len(shape) not in (2, 3) or shape[-1] != d or self.length not in (None, shape[-2]):
             raise InvalidRequest(f"tokens of shape {shape}: (batch, {self.length or 'n'}, {d}) is needed")
-        if self.box is not None and self.outside != "allow" and not torch.compiler.is_compiling():
+        checked = self.outside == "clamp" or (self.outside == "raise" and not torch.compiler.is_compiling())
+        if self.box is not None and checked:
             tensor = self.within(number, tensor)
         return tensor.to(self.readout)
 
@@ -267,23 +344,32 @@ class Attention(Proved, Held):
             total = one if total is None else total + one
         return total  # type: ignore[no-any-return]
 
-    def blocks(self, Z: Tensor, dim: int, weights: int) -> Tensor:
-        """The read-out of the given tokens, as many along `dim` at a time as `weights` attention weights each allow."""
-        step = max(1, _BLOCK // weights)
-        if self.points and self.tokens is not None and len(self.layers) > 1:  # the constant tokens ask, too
+    def in_blocks(self, Z: Tensor, dim: int) -> Tensor:
+        """The read-out of the given tokens, as many along `dim` (1: points, 0: sequences) at a time as fit."""
+        if torch.compiler.is_compiling():
+            return self.run(Z)
+        total = Z.shape[1] + self.appended
+        each = self.weighed if dim else self.most * total * (Z.shape[1] if len(self.layers) == 1 else total)
+        step = max(1, _BLOCK // max(1, each))
+        if dim and self.tokens is not None and len(self.layers) > 1:  # the constant tokens ask, too
             step = max(1, self.appended // 4, int((_BLOCK / self.most) ** 0.5) - self.appended)
-        whole = torch.compiler.is_compiling() or Z.shape[dim] <= step
+        whole = Z.shape[dim] <= step
         return self.run(Z) if whole else torch.cat([self.run(part) for part in Z.split(step, dim)], dim)
 
     def run(self, X: Tensor) -> Tensor:
         """(batch, n, width) given tokens → (batch, n, outputs)."""
-        n, Z = X.shape[1], X
-        if self.tokens is not None:
-            Z = torch.cat([X, self.tokens.expand(X.shape[0], *self.tokens.shape)], dim=1)
+        n, Z = X.shape[1], self.joined(X)
         for number, layer in enumerate(self.layers):
             last = number == len(self.layers) - 1
             Z = layer(Z[:, :n] if last else Z, Z)
-        result = Z[:, :n] @ self.readout
+        return self.read(Z[:, :n])
+
+    def joined(self, X: Tensor) -> Tensor:
+        """The constant tokens behind the given ones."""
+        return X if self.tokens is None else torch.cat([X, self.tokens.expand(X.shape[0], *self.tokens.shape)], dim=1)
+
+    def read(self, Z: Tensor) -> Tensor:
+        result = Z @ self.readout
         return result if self.readout_bias is None else result + self.readout_bias
 
 
@@ -300,10 +386,11 @@ class Scores(Proved, Held):
     """
 
     signs: Tensor
+    part: type[Attention] = Attention
 
     def __init__(self, plain: PlainScores, trainable: bool = False, outside: str = "raise") -> None:
         super().__init__(plain.proved, plain.dtype)
-        self.towers = nn.ModuleList(Attention(tower, trainable, outside) for tower in plain.towers)
+        self.towers = nn.ModuleList(self.part(tower, trainable, outside) for tower in plain.towers)
         self.hold(self.dtype, False, signs=plain.signs)
 
     def forward(self, *inputs: Tensor) -> Tensor:

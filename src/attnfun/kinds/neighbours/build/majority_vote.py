@@ -28,7 +28,7 @@ from attnfun.kinds.neighbours.measure import OVER_DRAWS, Prediction
 from attnfun.kinds.neighbours.pattern import HARD, look_up, looking, pointing
 from attnfun.language.domain import Array
 from attnfun.network import TokenNetwork
-from attnfun.network.blocks import GAP, Stream
+from attnfun.network.named_coordinates import GAP, Stream
 
 
 def directions(dim: int, heads: int, seed: int) -> Array:

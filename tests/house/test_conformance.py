@@ -61,7 +61,10 @@ def test_verify_proves_the_same_from_weights_and_target_alone(kind: str, seed: i
     one, path = model(kind, seed), tmp_path / "m.safetensors"
     one.save(path)
     weights, meta = load(path)
-    save(path, weights, {key: meta[key] for key in ("target", "claim")}, kind)  # nothing but what is hashed
+    hashed = {key: meta[key] for key in ("target", "claim")}
+    save(path, weights, hashed | {"request": 5, "story": {"construction": "made up"}, "certificate": [1]}, kind)
+    assert "made up" not in str(af.verify(path).to_json())
+    save(path, weights, hashed, kind)
     found = af.verify(path)
     if kind in PROVED:
         facts = ("status", "error", "eps", "norm", "dtype", "method", "target", "domain", "parts", "hypotheses")

@@ -53,6 +53,9 @@ class Certificate:
     bound of a partition: it may move walls, and so a value near one to the next cell's). `witness` is the point behind
     `low` (None for L^p norms).
 
+    `construction` names what made the weights where that is known: `verify`, which reads weights and target alone, does
+    not know it, and two certificates are compared without it.
+
     What a file says of itself is no proof: a certificate that was read has the status `stored`, and `claimed` is the
     status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.
     """
@@ -65,7 +68,7 @@ class Certificate:
     method: str
     target: str
     domain: str
-    construction: str = ""
+    construction: str = field(default="", compare=False)
     parts: Mapping[str, float] = field(default_factory=dict)
     hypotheses: tuple[str, ...] = ()
     witness: tuple[float, ...] | None = None

@@ -7,9 +7,8 @@ additions in an order that is not stated (NumPy's pairwise sum or BLAS, fused mu
 gamma_(k-1) of the sum of magnitudes, gamma_k = k u / (1 - k u). exp is libm's, within 4 ulp (a hypothesis), and
 underflows by at most one least subnormal number a term.
 
-**Counted operations**
-Query, all routes, each axis and component: q = sum of (nonzeros of the row) products, then one addition of the offset;
-products with zero weights are exact. A row with one entry 1 and offset 0 is exact.
+**Counted operations.** Query, all routes, each axis and component: q = sum of (nonzeros of the row) products, then one
+addition of the offset; products with zero weights are exact. A row with one entry 1 and offset 0 is exact.
 
 *dense* (every head)
   1. axis logit: r products, sum of r terms, one addition of the bias: gamma_(r+1) (|k||q| + |b|);

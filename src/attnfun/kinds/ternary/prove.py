@@ -1,7 +1,7 @@
 """Ternary relations as trilinear forms: sup |r(x, y, z) − Σ_i a_i(x) b_i(y) c_i(z)| from stored coefficients.
 
-Statement. With C the enclosed Chebyshev coefficients of r (`relation/prove_coefficients.py`), sup |r − C| ≤ e, and A, B,
-G the stored coefficients of a, b, c: |T_j| ≤ 1 gives sup |r − Σ a b c| ≤ e + Σ |C − Σ_i A_i ⊗ B_i ⊗ G_i|. In float64
+Statement. With C the enclosed Chebyshev coefficients of r (`relation/prove_coefficients.py`), sup |r − C| ≤ e, and A,
+B, G the stored coefficients of a, b, c: |T_j| ≤ 1 gives sup |r − Σ a b c| ≤ e + Σ |C − Σ_i A_i ⊗ B_i ⊗ G_i|. In float64
 the triple products of r terms are off by at most γ_{r+3} Σ_i ‖A_i‖₁‖B_i‖₁‖G_i‖₁.
 
 **Rounding** (part "rounding"; the operations are those of `Trilinear.run`): with s ≥ sup |a_i| and o the error of

@@ -58,7 +58,7 @@ def room_of(module: tuple[str, ...]) -> str:
     if module[1] in CORE or module[1:] == ("kinds",):
         return "<core>"
     if module[1] == "kinds":
-        if not (PACKAGE / "kinds" / module[2]).is_dir():
+        if len(module) == 3 and not (PACKAGE / "kinds" / module[2]).is_dir():
             return "<core>"
         return "cli" if module[3:] == ("front",) else "kinds"  # what its command does besides calling the verb
     return module[1] if module[1] in LEVEL else "<front>"

@@ -1,7 +1,10 @@
-"""What constructions are made of, for experiments that change a part: `af.parts.build_grid`, `af.parts.curve_keys`, …;
-and `af.parts.write_whole`, which writes a file whole or not at all.
+"""What experiments use besides targets, networks and verbs, which have public names of their own.
 
-Targets, networks and verbs have public names of their own.
+| what | for instance |
+| --- | --- |
+| parts of constructions, to be changed one at a time | `af.parts.build_grid`, `af.parts.curve_keys` |
+| what judges them | `af.parts.prove` for functions, `af.parts.error_lower`, `af.parts.measured_error` |
+| a file that is written whole or not at all | `af.parts.write_whole` |
 """
 
 from attnfun.files import write_whole

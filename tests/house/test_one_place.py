@@ -28,9 +28,16 @@ def calls(nodes: list[ast.AST], *names: str) -> Iterator[ast.Call]:
             yield node
 
 
-def test_certificates_are_made_in_one_function() -> None:
-    made = [file for file, nodes in files() for _ in calls(nodes, "Certificate")]
-    assert made == ["certify/verdict.py"]
+def test_certificates_are_issued_in_one_function_and_read_back_in_one() -> None:
+    made = [
+        (file, node.name)
+        for file, nodes in files()
+        for node in functions(nodes)
+        if any(calls(list(ast.walk(node)), "Certificate"))
+    ]
+    assert made == [("certify/verdict.py", "verdict")]
+    nodes = nodes_of(PACKAGE / "certify" / "certificate.py")
+    assert [node.name for node in functions(nodes) if any(calls(list(ast.walk(node)), "cls"))] == ["stored"]
 
 
 def asked_for(classes: set[str]) -> list[str]:

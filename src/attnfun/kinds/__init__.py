@@ -32,7 +32,7 @@ class Command:
     front      a function that is called in the verb's place; its `**rest` stands for whatever else the verb takes
     arguments  what is given by position; with `several` the first of them may be repeated
     words      words for an argument or option that means something else here than elsewhere: a help text, or a
-               metavar and a help text
+               metavar and a help text; {module:name} in it stands for the names in a registry
     options    options that the verb takes by its `**kwargs`: [type, help], or [type, help, default]
     defaults   what an option is here unless given, where the verb says something else; "" for nothing
     names      what an option is called, where the parameter is called something else

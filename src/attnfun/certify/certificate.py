@@ -154,7 +154,8 @@ class Certificate:
         What it is about is not read from it: the caller has that from the hashed part of the file.
         """
         try:
-            facts = _read(data) if data is not None else {"status": Status.UNDECIDED, "error": (0.0, math.inf)}
+            none: dict[str, Any] = {"status": Status.UNDECIDED, "error": (0.0, math.inf)}
+            facts = none if data is None else _read(data)
             facts |= {"norm": 2.0 if isinstance(claim.norm, str) else claim.norm, "dtype": dtype}
             facts |= {"target": target, "domain": domain}
             if data is None:

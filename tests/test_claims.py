@@ -74,20 +74,3 @@ def test_the_pages_link_and_name_only_what_exists(page: str) -> None:
         assert (ROOT / page).parent.joinpath(link).exists(), f"{page} links {link}"
     for name in re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", prose):
         assert any(path.endswith("/" + name) for path in FILES), f"{page} names {name}"
-
-
-ROOMS = "targets|expressions|language|network|certify|kinds|limits|learn|diagnosis|plots|export|lab|cli"
-
-
-def test_docstrings_name_only_modules_that_exist() -> None:
-    """`certify.nodes`, `language/graph.py`, `kinds.set.target`: a room, and what stands in it."""
-    package = ROOT / "src" / "attnfun"
-    known = {path.relative_to(package).with_suffix("").as_posix() for path in package.rglob("*")}
-    dead = []
-    for path in package.rglob("*.py"):
-        for room, rest in re.findall(rf"`({ROOMS})[./]([a-z_./]+)`", path.read_text("utf-8")):
-            parts = rest.removesuffix(".py").replace(".", "/").split("/")
-            places = ["/".join([room, *parts[:k]]) for k in (len(parts), max(1, len(parts) - 1))]
-            if rest != "py" and not any(place in known for place in places):
-                dead.append(f"{path.relative_to(package)}: {room}.{rest}")
-    assert dead == []

@@ -170,6 +170,15 @@ def test_accept_sampled_says_so() -> None:
         af.compile("abs(x*y)", X2, 0.05, method="bernstein")
 
 
+@pytest.mark.parametrize("target", ["sin(8*x)", "exp(x)*sin(3*x)"])
+def test_a_limit_on_keys_that_is_too_low_is_refused_with_one_that_does(target: str) -> None:
+    with pytest.raises(af.Infeasible) as why:
+        af.compile(target, "x=-1:1", 1e-3, max_keys=2)
+    assert why.value.nearest is not None and set(why.value.nearest) == {"max_keys"}
+    net = af.compile(target, "x=-1:1", 1e-3, **why.value.nearest)
+    assert net.certificate.status == "proved" and 2 < net.cost.keys <= why.value.nearest["max_keys"]
+
+
 @pytest.mark.parametrize(
     ("target", "eps", "relative", "options"),
     [

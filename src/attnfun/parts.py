@@ -1,7 +1,11 @@
-"""What constructions are made of, for experiments that change a part: `af.parts.build_grid`, `af.parts.curve_keys`, …;
-`af.parts.write_whole`, which writes a file whole or not at all, and `af.parts.how_to_install` of a missing module.
+"""What experiments use besides targets, networks and verbs, which have public names of their own.
 
-Targets, networks and verbs have public names of their own.
+| what | for instance |
+| --- | --- |
+| parts of constructions, to be changed one at a time | `af.parts.build_grid`, `af.parts.curve_keys` |
+| what judges them | `af.parts.prove` for functions, `af.parts.error_lower`, `af.parts.measured_error` |
+| a file that is written whole or not at all | `af.parts.write_whole` |
+| how a missing module is installed | `af.parts.how_to_install` |
 """
 
 from attnfun.errors import how_to_install

@@ -39,8 +39,8 @@ def verify(
     dtype: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Certificate:
-    """Prove the bound again from the stored weights and the stored target alone; no number of the stored certificate is
-    read.
+    """Prove the bound again from the stored weights and the stored target alone; the stored certificate, request and
+    story are not read.
 
     `target` (an expression, or the Python function of a black box), `domain`, `norm` and `dtype` are what you expect:
     they are compared with what the file says, and a difference is an InvalidRequest. The verdict is about `eps`, which
@@ -48,7 +48,7 @@ def verify(
     for relative requests). Without either a finite bound is `bounded`, never `proved`: trained networks have no eps.
     """
     check_request(1.0 if eps is None else eps, "float64" if dtype is None else dtype, 0)
-    _, asked, weights, meta = _read(path, ("certificate",))
+    _, asked, weights, meta = _read(path, ("certificate", "request", "story"))
     claim = Claim.of(meta)
     asked.accepts(claim.norm, claim.relative)
     expected = norm if norm in (None, MEAN_SQUARE) else read_norm(norm)
@@ -63,7 +63,7 @@ def verify(
     with one_thread():
         if eps is None and claim.relative and claim.eps is not None:
             wanted, relative = asked.absolute(claim.eps, weights.dtype)
-        name = "learned" if claim.trained else str(story_of(meta).get("construction", ""))
+        name = "learned" if claim.trained else ""
         return certified(asked, weights, Goal(wanted, claim.order, relative), name, progress)
 
 

@@ -40,7 +40,7 @@ def test_json_holds_every_figure(files: tuple[str, str], capsys: pytest.CaptureF
     head = record["heads"][0]
     assert record["dtype"] == "bfloat16" and record["serious"] is True
     assert {"effective_mean", "sharpness", "sharpness_needed", "resolution", "sweep"} <= set(head["figures"])
-    assert head["findings"][0]["mends"] and head["findings"][0]["figures"]
+    assert head["findings"][0]["fixes"] and head["findings"][0]["figures"]
 
 
 def test_pictures_of_one_and_two_variables(files: tuple[str, str], tmp_path: Path) -> None:

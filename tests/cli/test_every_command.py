@@ -237,7 +237,7 @@ def test_examples_of_help_run(example: str, files: Path, monkeypatch: pytest.Mon
 def test_help_imports_no_verb() -> None:
     code = "from attnfun.cli import main; main(['--help']); import sys; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    verbs = {command.verb.partition(":")[0] for command in every()}
+    verbs = {command.verb.partition(":")[0] for command in every()} - {"attnfun"}  # the public names, loaded when used
     assert not set(done.stderr.split()) & {"torch", "scipy", "matplotlib", "flint", *verbs}
 
 
@@ -354,3 +354,11 @@ def test_a_signal_ends_a_run_that_is_under_way() -> None:
 def test_a_group_without_a_command_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bounds"]) == 2
     assert capsys.readouterr().err.endswith("attnfun: invalid: a command is needed; the help lists them\n")
+
+
+def test_every_command_has_an_example_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+    missing = [name for name in COMMANDS if not re.search(rf"^attnfun {name} ", page, re.MULTILINE)]
+    others = re.search(r"^attnfun bounds rank .*# also: bounds (.*)$", page, re.MULTILINE)
+    assert others is not None
+    assert [name for name in missing if name.removeprefix("bounds ") not in others.group(1).split(", ")] == []

@@ -103,7 +103,7 @@ def test_a_file_alone_is_proved_and_the_mlp_can_be_named(tmp_path: Path) -> None
     net = compiled((3, 8, 2), 1e-3, True, "float64")
     net.save(path)
     found = af.verify(path)
-    assert (found.status, found.error, found.construction) == (Status.PROVED, net.certificate.error, "relu_network")
+    assert (found.status, found.error, found.construction) == (Status.PROVED, net.certificate.error, "")
     assert af.verify(path, mlp((3, 8, 2), True)).status is Status.PROVED
     with pytest.raises(af.InvalidRequest):
         af.verify(path, mlp((3, 8, 2), True, seed=4))

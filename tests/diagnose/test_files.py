@@ -33,7 +33,7 @@ def test_a_plain_head_by_the_names_of_its_tensors(tmp_path: Path) -> None:
     assert kinds(unknown) == ["not judged"] and unknown.error is None
     known = af.diagnose(path, domain="x=-1:1", target="sin(3*x)")
     assert kinds(known) == ["fuzzy partition"] and pytest.approx(6.0) == known.heads[0].figures.cells[0].R
-    factor = known.heads[0].findings[0].mends[0].factor
+    factor = known.heads[0].findings[0].fixes[0].factor
     assert factor is not None
     sharper = af.diagnose(plain(tmp_path / "s.safetensors", R=6.0 * factor), domain="x=-1:1", target="sin(3*x)")
     assert "fuzzy partition" not in kinds(sharper)
@@ -133,8 +133,8 @@ def test_towers_and_retrieval_heads() -> None:
     found = af.diagnose(head)
     assert [h.figures.name for h in found.heads] == ["tower: features", "retrieve"]
     assert kinds(found) == ["healthy", "soft pick"]
-    mended = found.heads[1].mend(found.heads[1].findings[0].mends[0])
-    again = af.diagnose(mended)  # a plain network now: what it picks is seen in its weights
+    fixed = found.heads[1].fix(found.heads[1].findings[0].fixes[0])
+    again = af.diagnose(fixed)  # a plain network now: what it picks is seen in its weights
     assert again.heads[-1].figures.top_weight > 0.5 > found.heads[1].figures.top_weight
 
 

@@ -126,9 +126,9 @@ def test_a_head_that_mixes_on_purpose_is_not_fuzzy() -> None:
 
 def test_mends_name_their_factor_and_findings_their_figures() -> None:
     blurred, steps = findings(replace(GOOD, **BLURRED))[0], findings(replace(GOOD, **STEPS))[0]
-    assert blurred.mends[0].action == "scale" and blurred.mends[0].factor == 8.0
-    assert steps.mends[0].action == "scale" and steps.mends[0].factor == 0.01
-    assert steps.mends[-1].action == "keys" and steps.mends[-1].factor == 3.0
+    assert blurred.fixes[0].action == "scale" and blurred.fixes[0].factor == 8.0
+    assert steps.fixes[0].action == "scale" and steps.fixes[0].factor == 0.01
+    assert steps.fixes[-1].action == "keys" and steps.fixes[-1].factor == 3.0
     for one, factor in ((blurred, "by 8 "), (steps, "by 0.01 ")):
         assert one.figures["error"] > one.figures["tolerance"] and factor in str(one)
 
@@ -138,7 +138,7 @@ def test_a_dtype_is_named_that_holds_the_numbers() -> None:
 
     def named(**more: Any) -> list[str]:
         found = next(one for one in findings(replace(small, **more)) if one.kind.endswith("the dtype"))
-        return [mend.words for mend in found.mends if mend.action == "dtype"]
+        return [fix.words for fix in found.fixes if fix.action == "dtype"]
 
     assert named() == ["run it in float32"]
     assert named(value_max=1e38, overflow=True) == named(tolerance=1e-7) == ["run it in float64"]
@@ -152,7 +152,7 @@ def test_a_temperature_that_is_not_enough_is_named_with_the_values_that_are() ->
         findings(replace(GOOD, **(off | more)))[0] for more in ({}, fitted, fitted | {"best_error": 1e-3})
     )
     assert one.kind == two.kind == enough.kind == "temperature off"
-    actions = [[mend.action for mend in found.mends] for found in (one, two, enough)]
+    actions = [[fix.action for fix in found.fixes] for found in (one, two, enough)]
     assert actions == [["scale"], ["scale", "refit"], ["scale"]]
 
 

@@ -1,4 +1,4 @@
-"""Real heads: what is right is called healthy, what is spoilt by its name, and the mend mends."""
+"""Real heads: what is right is called healthy, what is spoilt by its name, and the fix fixes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def grave(found: Diagnosis) -> list[tuple[str, str]]:
 
 
 def after(head: Examined, net: af.Approximant, action: str, **options: object) -> Diagnosis:
-    """The diagnosis once the first mend of that action was done."""
-    mend = next(m for m in head.findings[0].mends if m.action == action)
-    return af.diagnose(replace(net, weights=head.mend(mend)), **options)
+    """The diagnosis once the first fix of that action was done."""
+    fix = next(m for m in head.findings[0].fixes if m.action == action)
+    assert head.findings[0].mends == head.findings[0].fixes  # the names that they had
+    return af.diagnose(replace(net, weights=head.fix(fix)), **options)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +102,8 @@ def test_a_partition_whose_R_is_too_small_is_fuzzy_and_a_larger_R_mends_it(parti
     figures = found.heads[0].figures
     assert figures.scale_needed is not None and figures.scale_needed > 1
     for action in ("scale", "refit"):
-        mended = after(found.heads[0], soft, action)
-        assert grave(mended) == [] and mended.error is not None and mended.error <= 0.03
+        fixed = after(found.heads[0], soft, action)
+        assert grave(fixed) == [] and fixed.error is not None and fixed.error <= 0.03
 
 
 def test_a_partition_whose_R_is_huge_is_a_staircase_and_a_smaller_R_mends_it() -> None:
@@ -112,9 +113,9 @@ def test_a_partition_whose_R_is_huge_is_a_staircase_and_a_smaller_R_mends_it() -
     figures = found.heads[0].figures
     assert figures.error == pytest.approx(figures.hard_error) and figures.resolution is not None
     assert figures.resolution > 1 and figures.top_weight > 0.99
-    mends = found.heads[0].findings[0].mends
-    assert [m.action for m in mends][:2] == ["scale", "refit"]
-    assert figures.sharpness is not None and 1 < figures.sharpness * (mends[0].factor or 0) < 20
+    fixes = found.heads[0].findings[0].fixes
+    assert [m.action for m in fixes][:2] == ["scale", "refit"]
+    assert figures.sharpness is not None and 1 < figures.sharpness * (fixes[0].factor or 0) < 20
     for action in ("scale", "refit"):
         assert grave(after(found.heads[0], hard, action, eps=0.1)) == []
 
@@ -123,7 +124,7 @@ def test_where_no_temperature_helps_the_number_of_keys_is_named(partition: af.Ap
     """sin(3x) is steep at the ends, where a softer head averages on one side only."""
     found = af.diagnose(partition, eps=0.01)
     assert grave(found) == [("partition", "staircase")]
-    more = next(m for m in found.findings[0].mends if m.action == "keys")
+    more = next(m for m in found.findings[0].fixes if m.action == "keys")
     wider = af.compile("sin(3*x)", "x=-1:1", 0.01, method="partition", temperature="sharp")
     assert more.factor is not None and partition.cost.keys * more.factor >= 0.9 * wider.cost.keys
     assert grave(after(found.heads[0], partition, "refit", eps=0.01)) == []
@@ -134,10 +135,10 @@ def test_a_mixing_head_at_another_temperature_is_not_called_fuzzy(bernstein: af.
     wrong = spoilt(bernstein, factor)
     found = af.diagnose(wrong)
     assert grave(found) == [("bernstein", "temperature off")]
-    mend = found.heads[0].findings[0].mends[0]
-    assert mend.factor == pytest.approx(1 / factor, rel=1e-4)
-    mended = after(found.heads[0], wrong, "scale", eps=1e-5)
-    assert grave(mended) == []
+    fix = found.heads[0].findings[0].fixes[0]
+    assert fix.factor == pytest.approx(1 / factor, rel=1e-4)
+    fixed = after(found.heads[0], wrong, "scale", eps=1e-5)
+    assert grave(fixed) == []
 
 
 def test_values_that_float32_cannot_carry_are_named_and_smaller_ones_mend_it() -> None:
@@ -147,8 +148,8 @@ def test_values_that_float32_cannot_carry_are_named_and_smaller_ones_mend_it() -
     assert grave(found) == [("bernstein", "values too large for the dtype")]
     figures = found.heads[0].figures
     assert figures.rounding > 1e-2 and figures.cancellation > 1e3
-    mended = after(found.heads[0], net, "refit", dtype="float32", eps=1e-2)
-    assert grave(mended) == [] and mended.heads[0].figures.value_max < net.cost.max_value / 100
+    fixed = after(found.heads[0], net, "refit", dtype="float32", eps=1e-2)
+    assert grave(fixed) == [] and fixed.heads[0].figures.value_max < net.cost.max_value / 100
 
 
 def test_weights_stored_in_float32_show_it_too() -> None:
@@ -192,8 +193,8 @@ def test_the_one_bad_head_of_a_composed_network_is_found(composed: af.Approximan
     (name,) = {head for head, _ in grave(found)}
     assert name == composed.network.layers[1].heads[0].name
     bad = next(head for head in found.heads if head.figures.name == name)
-    mended = af.diagnose(replace(wrong, weights=bad.mend(bad.findings[0].mends[0])), eps=1e-5)
-    assert grave(mended) == [] and mended.error is not None and mended.error < 1e-5
+    fixed = af.diagnose(replace(wrong, weights=bad.fix(bad.findings[0].fixes[0])), eps=1e-5)
+    assert grave(fixed) == [] and fixed.error is not None and fixed.error < 1e-5
 
 
 def test_dead_and_doubled_keys_are_counted_and_dropped() -> None:
@@ -209,7 +210,7 @@ def test_dead_and_doubled_keys_are_counted_and_dropped() -> None:
     figures = found.heads[0].figures
     assert (figures.dead, figures.redundant) == (5, 1)
     dead = next(one for one in found.findings if one.kind == "dead keys")
-    fewer = found.heads[0].mend(dead.mends[0])
+    fewer = found.heads[0].fix(dead.fixes[0])
     assert fewer.cost.keys == 13
     again = af.diagnose(fewer, target="sin(x)", eps=0.2)
     assert again.heads[0].figures.dead == 0 and again.error == pytest.approx(found.error)
@@ -239,7 +240,7 @@ def test_free_keys_have_no_cells_and_a_trained_head_is_judged_by_its_error() -> 
     assert figures.cells[0].form == "none" and figures.sharpness is None and figures.eps_how == "1 % of the range"
     assert figures.effective_mean > 1.5
     assert af.diagnose(learned, eps=10 * (found.error or math.inf)).heads[0].findings[0].kind == "healthy"
-    refits = [m for one in found.findings for m in one.mends if m.action == "refit"]
+    refits = [m for one in found.findings for m in one.fixes if m.action == "refit"]
     if refits:
-        mended = af.diagnose(replace(learned, weights=found.heads[0].mend(refits[0])))
-        assert mended.error is not None and found.error is not None and mended.error < 0.8 * found.error
+        fixed = af.diagnose(replace(learned, weights=found.heads[0].fix(refits[0])))
+        assert fixed.error is not None and found.error is not None and fixed.error < 0.8 * found.error

@@ -205,6 +205,18 @@ def _train(golden: Golden, **options: Any) -> Golden:
     return Golden(lambda: af.train(golden.make(), steps=5, batch=16, **options), golden.answers, LEARNED)
 
 
+def _of_samples() -> Any:
+    """A network for a task that is known by its samples alone."""
+
+    def sampler(rng: np.random.Generator, count: int) -> tuple[Any, Any]:
+        tokens = rng.uniform(-1, 1, (count, 3, 2))
+        return tokens, tokens.sum(axis=2, keepdims=True)
+
+    task = af.learn.SampledTask("sum", sampler, ("x", "y"))
+    shape = af.TokenArchitecture.plain(task.coordinates, task.outputs, heads=1, layers=1, rank=1)
+    return af.train(shape, task, steps=2)
+
+
 TRIPLE = "x=-1:1;y=0:1;z=-1:1"
 GRID = np.linspace(-1, 1, 6)[:, None]
 
@@ -317,6 +329,7 @@ GOLDENS: dict[str, Golden] = {
     ),
     "train relation": _train(_called(_relation("exp(x*y)", *U, 1e-2))),
     "train ternary": _train(_form(1e-2), polish=1),
+    "train sampled task": Golden(_of_samples, lambda net: {"outputs": net(np.linspace(-1, 1, 12).reshape(2, 3, 2))}),
 }
 
 SLOW = (

@@ -96,6 +96,17 @@ def sampled(rng: Rng) -> Any:
     return af.train(shape, task, steps=2)
 
 
+ASIDE: dict[str, Callable[[], Any]] = {
+    "function": lambda: af.compile(["x*y", "x-y/3"], "x=-1:1;y=0:1", 1e-2, dtype="float32"),
+    "sequence": lambda: af.sequence(["x*mean(x)", "x"], 2, {"x": (-1, 1)}, 5e-2, dtype="float32"),
+    "set": lambda: af.set_function(["sum(x)", "sum(x**2)"], 2, {"x": (-1, 1)}, 1e-2, dtype="float32"),
+    "average": lambda: af.sparse_average(5, 2, dim=2, keys="random", width=40),
+    "matching": lambda: af.matching(4, 6, dtype="float32"),
+    "in_context": lambda: af.in_context("ridge", 2, 12, spectrum=(8, 16), eps=0.1, dtype="float32"),
+    "lexicographic": lambda: af.lexicographic(9, 3, dtype="float32"),
+}
+"""Several outputs, float32, or both, of every kind that has them."""
+
 DRAWN: dict[str, Callable[[Rng], Any]] = {name: globals()[name] for name in NAMES}
 
 

@@ -6,6 +6,7 @@ Read by AST, so an import inside a function or under TYPE_CHECKING counts as muc
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from attnfun.kinds import NAMES
 from house.sources import FILES, PACKAGE, SRC, nodes_of
 
 # Lowest first. Rooms on one line may import each other.
@@ -56,8 +58,9 @@ def room_of(module: tuple[str, ...]) -> str:
     if module[1] in CORE or module[1:] == ("kinds",):
         return "<core>"
     if module[1] == "kinds":
-        known = (PACKAGE / "kinds" / module[2]).is_dir()
-        return "kinds" if known else "<core>"
+        if len(module) == 3 and not (PACKAGE / "kinds" / module[2]).is_dir():
+            return "<core>"
+        return "cli" if module[3:] == ("front",) else "kinds"  # what its command does besides calling the verb
     return module[1] if module[1] in LEVEL else "<front>"
 
 
@@ -95,7 +98,7 @@ def violations(nodes: Iterable[ast.AST], path: Path) -> list[str]:
             continue
         other = room_of(module)
         allowed = LEVEL[other] <= LEVEL[room]
-        if other == room == "kinds" and where not in ABOVE:
+        if other == "kinds" == here[1] and where not in ABOVE:
             mine, theirs = here[2], module[2]
             allowed = mine == theirs or theirs in DEPENDENTS.get(mine, ())
             allowed = allowed and not (_is(here, "prove") and _is(module, "build"))
@@ -137,6 +140,9 @@ def test_lower_rooms_never_import_higher_ones() -> None:
         ("verbs.py", "from attnfun.kinds.function.view import Approximant"),
         ("model.py", "from attnfun.cli import render"),
         ("learn/a.py", "from attnfun.kinds.set.target import SetFunction"),
+        ("kinds/set/a.py", "from attnfun.cli.derive import Answer"),
+        ("kinds/set/front.py", "from attnfun.kinds.ternary.verb import ternary"),
+        ("kinds/sequence/verb.py", "from attnfun.kinds.sequence.front import mapped"),
     ],
 )
 def test_the_rule_sees_every_way_of_importing(file: str, source: str) -> None:
@@ -152,10 +158,18 @@ def test_the_rule_sees_every_way_of_importing(file: str, source: str) -> None:
         ("kinds/set/a.py", "from attnfun.model import Model\nfrom attnfun.learn.lesson import Lesson"),
         ("verbs.py", "from attnfun.kinds import find\nfrom attnfun.network import store"),
         ("__init__.py", "from .verbs import load"),
+        ("kinds/set/front.py", "from attnfun.cli.derive import Answer\nfrom attnfun.kinds.set import verb"),
     ],
 )
 def test_the_rule_allows_what_lies_below(file: str, source: str) -> None:
     assert violations(ast.walk(ast.parse(source)), PACKAGE / file) == []
+
+
+def test_the_command_line_names_no_kind() -> None:
+    """Commands of a kind, and what they do besides calling its verb, stand in its folder."""
+    for path in (PACKAGE / "cli").glob("*.*"):
+        text, kinds = path.read_text("utf-8"), "|".join(NAMES)
+        assert not re.findall(rf"kinds\.({kinds})\b|kind (?:==|!=|in) .*[\"']({kinds})\b", text), path
 
 
 def test_the_checker_imports_nothing_by_a_computed_name() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import shutil
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +14,12 @@ import pytest
 
 import attnfun as af
 from attnfun.cli import main
-from attnfun.kinds import find, register
-from house.doubling import KIND, doubling
+from attnfun.kinds import commands, find, named, register
+from house.doubling import KIND
+from house.doubling.verb import doubling
+from house.sources import PACKAGE
+from house.test_layers import violations
+from house.test_one_place import asked_for, faults_of_the_view
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,3 +78,24 @@ def test_a_name_that_is_taken_is_refused() -> None:
     with pytest.raises(af.InvalidRequest, match="already"):
         register(replace(KIND, name="function"))
     assert find("doubling") is KIND
+
+
+def test_a_copy_of_its_folder_is_a_kind_that_the_house_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied anywhere it names nothing of where it came from, and it keeps the rules that kinds are held to."""
+    copy = tmp_path / "copied_kind"
+    shutil.copytree(Path(__file__).parent / "doubling", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    assert not [path for path in copy.iterdir() if "house" in path.read_text("utf-8")]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = import_module("copied_kind").KIND
+    try:
+        parts = ("target", "view", "prover", "lesson", "subjects")
+        assert all(kind.loaded(part).__module__.startswith("copied_kind.") for part in parts)
+        (command,) = commands(kind.commands)
+        assert named(command.verb).__module__ == "copied_kind.verb" and kind.module is not None
+        assert faults_of_the_view(kind) == [] == asked_for({kind.loaded("view").__name__})
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "copied_kind"]:
+            del sys.modules[name]
+    for path in copy.glob("*.py"):
+        tree, place = ast.parse(path.read_text("utf-8")), PACKAGE / "kinds" / "doubling" / path.name
+        assert violations(ast.walk(tree), place) == []

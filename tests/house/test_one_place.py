@@ -9,7 +9,10 @@ from inspect import get_annotations
 from itertools import combinations
 from typing import Any
 
-from attnfun.kinds import NAMES, find
+import pytest
+
+from attnfun.kinds import NAMES, Kind, find
+from attnfun.model import Model
 from house.sources import FILES, PACKAGE, nodes_of
 
 MOST_REPEATS = 20
@@ -25,33 +28,49 @@ def calls(nodes: list[ast.AST], *names: str) -> Iterator[ast.Call]:
             yield node
 
 
-def test_certificates_are_made_in_one_function() -> None:
-    made = [file for file, nodes in files() for _ in calls(nodes, "Certificate")]
-    assert made == ["certify/verdict.py"]
+def test_certificates_are_issued_in_one_function_and_read_back_in_one() -> None:
+    made = [
+        (file, node.name)
+        for file, nodes in files()
+        for node in functions(nodes)
+        if any(calls(list(ast.walk(node)), "Certificate"))
+    ]
+    assert made == [("certify/verdict.py", "verdict")]
+    nodes = nodes_of(PACKAGE / "certify" / "certificate.py")
+    assert [node.name for node in functions(nodes) if any(calls(list(ast.walk(node)), "cls"))] == ["stored"]
+
+
+def asked_for(classes: set[str]) -> list[str]:
+    """Where an `isinstance` names one of these classes."""
+    return [
+        f"{file}:{call.lineno}"
+        for file, nodes in files()
+        for call in calls(nodes, "isinstance", "issubclass")
+        if {n.id for n in ast.walk(call.args[1]) if isinstance(n, ast.Name)} & classes
+    ]
 
 
 def test_nobody_asks_a_result_for_its_class() -> None:
     """No `isinstance` names a view: what differs by kind is a method of the target, or a field of the kind."""
-    views = {find(name).view.partition(":")[2] for name in NAMES}
-    asked = [
-        f"{file}:{call.lineno}"
-        for file, nodes in files()
-        for call in calls(nodes, "isinstance", "issubclass")
-        if {n.id for n in ast.walk(call.args[1]) if isinstance(n, ast.Name)} & views
-    ]
-    assert asked == []
+    assert asked_for({find(name).view.partition(":")[2] for name in NAMES}) == []
 
 
-def test_a_model_is_a_model_in_one_class_and_thin_views() -> None:
-    """Views add no fields, and override nothing that `Model` wrote."""
-    from attnfun.model import Model
+def faults_of_the_view(kind: Kind) -> list[str]:
+    """A view has a class of its own, adds no fields, and overrides nothing that `Model` wrote."""
+    view = kind.loaded("view")
+    own = {key for key in vars(view) if not key.startswith("__")}
+    faults = {
+        "is no Model": not issubclass(view, Model),
+        "is no class of the kind's own": view is Model,
+        "has fields of its own": get_annotations(view),
+        f"overrides {own & set(vars(Model))}": own & set(vars(Model)) and view is not Model,
+    }
+    return [f"{kind.name}: its view {what}" for what, so in faults.items() if so]
 
-    for name in NAMES:
-        view = find(name).loaded("view")
-        assert issubclass(view, Model), name
-        assert not get_annotations(view), f"{name}: a view with fields of its own"
-        own = {key for key in vars(view) if not key.startswith("__")}
-        assert not own & set(vars(Model)), f"{name} overrides {own & set(vars(Model))}"
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_a_model_in_one_class_and_thin_views(name: str) -> None:
+    assert faults_of_the_view(find(name)) == []
 
 
 def test_one_module_knows_the_file_format() -> None:

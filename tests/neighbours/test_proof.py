@@ -150,10 +150,10 @@ def test_another_target_than_the_one_it_was_built_for_is_not_proved() -> None:
     assert measured(other, half.network, 20_000).error <= found.bound
 
 
-def test_a_warm_head_has_no_bound_and_is_measured() -> None:
-    net = af.neighbours(4, 4, beta=0.5)
-    assert net.certificate.status == "sampled" and "inverse temperature" in (net.certificate.reason or "")
-    assert net.predicted.proved is None
+def test_a_warm_head_has_no_bound_and_is_refused_with_one_that_has() -> None:
+    with pytest.raises(af.Infeasible, match="inverse temperature") as refused:
+        af.neighbours(4, 4, beta=0.5)
+    assert af.neighbours(4, 4, **refused.value.nearest).certificate.bounds
 
 
 def test_a_bound_above_eps_and_a_measurement_above_eps_prove_nothing() -> None:

@@ -47,8 +47,11 @@ def test_slices_are_sampled_and_near_the_least_rank(text: str, eps: float, most:
     assert any("no bound" in h for h in found.certificate.hypotheses)
 
 
-def test_auto_samples_where_the_grid_is_out_of_reach_and_says_so() -> None:
-    found = af.relation(MANY, *FOUR, 1e-2)
+def test_auto_samples_where_the_grid_is_out_of_reach_if_asked_to_and_says_so() -> None:
+    with pytest.raises(af.Infeasible, match="measured, not proved") as refused:
+        af.relation(MANY, *FOUR, 1e-2)
+    assert refused.value.nearest == {"accept": "sampled"}
+    found = af.relation(MANY, *FOUR, 1e-2, **refused.value.nearest)
     record = model_record(found)
     assert record["status"] == "sampled" and record["method"] == "cross" and record["features_only"]
     assert "8 variables" in record["reason"] and "measured, not proved" in record["reason"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -54,6 +54,9 @@ class Certificate(Brief):
     bound of a partition: it may move walls, and so a value near one to the next cell's). `witness` is the point behind
     `low` (None for L^p norms).
 
+    `construction` names what made the weights where that is known: `verify`, which reads weights and target alone, does
+    not know it, and two certificates are compared without it.
+
     What a file says of itself is no proof: a certificate that was read has the status `stored`, and `claimed` is the
     status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.
     """
@@ -71,7 +74,7 @@ class Certificate(Brief):
     method: str
     target: str
     domain: str
-    construction: str = ""
+    construction: str = field(default="", compare=False)
     parts: Mapping[str, float] = field(default_factory=dict)
     hypotheses: tuple[str, ...] = ()
     witness: tuple[float, ...] | None = None
@@ -185,45 +188,45 @@ class Certificate(Brief):
 
         What it is about is not read from it: the caller has that from the hashed part of the file.
         """
-        norm = 2.0 if isinstance(claim.norm, str) else claim.norm
-        about: dict[str, Any] = {"norm": norm, "dtype": dtype, "target": target, "domain": domain}
-        if data is None:
-            why = "the file holds no certificate"
-            return cls(Status.UNDECIDED, (0.0, math.inf), claim.absolute, method="none", reason=why, **about)
-        found = cls._from_file(data)
-        if claim.relative:
-            about |= {"relative": {**(found.relative or {}), "fraction": claim.eps}, "eps": found.eps}
-        else:
-            about |= {"relative": None, "eps": claim.eps}
-        return replace(found, **about)
-
-    @classmethod
-    def _from_file(cls, data: Any) -> Certificate:
         try:
-            claimed = Status(data["status"])
-            if claimed is Status.STORED:
-                raise ValueError("it was stored as a stored one")
-            high = data["error"]
-            norm = data["norm"]
-            witness, reason, details = data.get("witness"), data.get("reason"), data.get("details", {})
-            _check_details(reason, details)
-            return cls(
-                status=Status.STORED,
-                claimed=claimed,
-                error=(float(data["error_low"]), math.inf if high is None else float(high)),
-                eps=None if data.get("eps") is None else float(data["eps"]),
-                norm=math.inf if norm == "sup" else float(norm),
-                **{name: str(data[name]) for name in ("dtype", "method", "target", "domain")},
-                construction=str(data.get("construction", "")),
-                parts={str(k): float(v) for k, v in data.get("parts", {}).items()},
-                hypotheses=tuple(str(h) for h in data.get("hypotheses", ())),
-                witness=None if witness is None else tuple(float(v) for v in witness),
-                relative=None if data.get("relative") is None else dict(data["relative"]),
-                reason=reason,
-                details=details,
-            )
+            none: dict[str, Any] = {"status": Status.UNDECIDED, "error": (0.0, math.inf)}
+            facts = none if data is None else _read(data)
+            facts |= {"norm": 2.0 if isinstance(claim.norm, str) else claim.norm, "dtype": dtype}
+            facts |= {"target": target, "domain": domain}
+            if data is None:
+                facts |= {"eps": claim.absolute, "method": "none", "reason": "the file holds no certificate"}
+            elif claim.relative:
+                facts["relative"] = {**(facts["relative"] or {}), "fraction": claim.eps}
+            else:
+                facts |= {"relative": None, "eps": claim.eps}
+            return cls(**facts)
         except (KeyError, TypeError, ValueError, AttributeError, AssertionError, OverflowError) as error:
             raise DamagedFile(f"the stored certificate cannot be read ({error})") from None
+
+
+def _read(data: Any) -> dict[str, Any]:
+    """What a file says in a certificate; an error of Python's own where it is not as it is written."""
+    claimed = Status(data["status"])
+    if claimed is Status.STORED:
+        raise ValueError("it was stored as a stored one")
+    high, norm = data["error"], data["norm"]
+    witness, reason, details = data.get("witness"), data.get("reason"), data.get("details", {})
+    _check_details(reason, details)
+    return {
+        "status": Status.STORED,
+        "claimed": claimed,
+        "error": (float(data["error_low"]), math.inf if high is None else float(high)),
+        "eps": None if data.get("eps") is None else float(data["eps"]),
+        "norm": math.inf if norm == "sup" else float(norm),
+        **{name: str(data[name]) for name in ("dtype", "method", "target", "domain")},
+        "construction": str(data.get("construction", "")),
+        "parts": {str(k): float(v) for k, v in data.get("parts", {}).items()},
+        "hypotheses": tuple(str(h) for h in data.get("hypotheses", ())),
+        "witness": None if witness is None else tuple(float(v) for v in witness),
+        "relative": None if data.get("relative") is None else dict(data["relative"]),
+        "reason": reason,
+        "details": details,
+    }
 
 
 def _check_details(reason: Any, details: Any) -> None:

@@ -21,7 +21,7 @@
        E = ε + ω_g(δ) + |a| m + rounding of the heads,
 
    ω_g the modulus of continuity of g on that interval: the derivative's bound times δ, or the oscillation near points
-   where there is none, or for roots of sums of squares what `pinned` says. Never a Lipschitz constant of the weights.
+   where there is none, or for roots of sums of squares what `norms` says. Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
 In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε. A tensor head has
@@ -40,8 +40,8 @@ import numpy as np
 from flint import arb
 
 from attnfun.certify.extension import require_same
+from attnfun.certify.norms import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, prove_by_pieces
-from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
@@ -297,13 +297,13 @@ class Composition:
         self._settle(label, g, method, delta, computed, exact, min(self.size[label.name], sizes))
         clipped = left >= low or right <= high
         self.local.append(LocalStep(label.name, form, g, seen, ends, clipped, strays, own, exact, computed))
-        if is_square(g) and not clipped:  # `pinned` asks for û inside the interval of `seen`
+        if is_square(g) and not clipped:  # `norms` asks for û inside the interval of `seen`
             self.squares[label.name] = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
 
     def _norm(
         self, form: Form, g: Graph, left: float, right: float, mismatch: float, carried: float, delta: float, kind: str
     ) -> tuple[float, float]:
-        """(ω, how far û may stray below `left`), the smaller of what is given and of what `pinned` says of norms."""
+        """(ω, how far û may stray below `left`), the smaller of what is given and of what `norms` says of norms."""
         if not (form.phis and form.meant >= 0):
             return carried, delta
         components = []

@@ -10,7 +10,7 @@ Model of one head with A axes and n keys, x a point in float64:
  2. logit of key j: Σ_a |k| δq_a + γ_{2A+3} Σ_a (|k||q| + |b|) (the sum of the axis biases is rounded in the literal
     form);
  3. subtraction of a maximum, possibly of a running one: 2u·gap_j, gap_j = largest logit − logit of j; the local route
-    has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/local.py`); the larger counts;
+    has instead γ_{W+1} gap_j and the slack of its stored breakpoints (`network/key_windows.py`); the larger counts;
  4. exp: within 4 ulp, in float32 20 (hypotheses by route, `EXP_ULPS`), and as much again for every further block of 64
     keys in kernels that rescale running sums;
  5. numerator and denominator summed in any order, divided: γ of (n + Σ P_a + 8A + 16) relative to Σ p_j |V_j|.

@@ -1,4 +1,4 @@
-"""The verdict: what a proof and an eps come to. The one place in which certificates are made."""
+"""The verdict: what a proof and an eps come to. The one place in which certificates are issued."""
 
 import math
 from collections.abc import Mapping

@@ -120,6 +120,7 @@ def _asked(name: str, kind: str, default: Any, command: Command) -> Asked:
     words = command.words.get(name) or own.get(name) or common
     shared = "" if isinstance(common, str) else common[0]
     metavar, told = (shared, words) if isinstance(words, str) else words
+    told = re.sub(r"\{([\w.]+:\w+)\}", lambda names: ", ".join(named(names[1])), told)
     default = _EMPTY if name in command.required else command.defaults.get(name, default)
     default = None if default == "" else default
     if name in command.arguments:

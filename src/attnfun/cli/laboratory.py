@@ -75,7 +75,7 @@ def _figures(f: Any) -> dict[str, Any]:
 
 
 def _finding(one: Any) -> dict[str, Any]:
-    lines = [f"{one.words[0].upper()}{one.words[1:]}.", *(f"Fix: {mend.words}." for mend in one.mends)]
+    lines = [f"{one.words[0].upper()}{one.words[1:]}.", *(f"Fix: {fix.words}." for fix in one.fixes)]
     return {**one.to_json(), "colour": _COLOURS[one.severity], "lines": "\n".join(f"  {line}" for line in lines)}
 
 

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnfun.cli.derive import Answer
-from attnfun.cli.records import model_record
-from attnfun.cli.render import Grid, Part, Whole, literal, number, status_text, viewed
-from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.cli.render import Grid, Part, literal, number, viewed
+from attnfun.errors import InvalidRequest
 
 _MARKS = {"impossible": "[red]✗[/]", "constructed": "[green]●[/]", "unknown": "[dim]·[/]"}
-VARIANTS = ("published", "inclusive", "optimal")
 
 
 def energies(dim: int, rank: int = 1, bias: float = 0.0, degrees: int = 10) -> Answer:
@@ -55,39 +53,6 @@ def _reason(row: Sequence[dict[str, Any] | None]) -> str:
     return literal(shown["why"]) if shown else ""
 
 
-def interpolated(
-    low: float = -2.0,
-    high: float = 3.0,
-    points: Sequence[int] = (8, 16, 32, 64, 128),
-    heads: Sequence[int] | None = None,
-    variant: str = "all",
-    dtype: str = "float64",
-    progress: Any = None,
-) -> Answer:
-    """A table of truncated linear heads by size and variant, and its picture."""
-    require(variant in (*VARIANTS, "all"), f"--variant {variant!r}: write {', '.join(VARIANTS)} or all")
-    import time
-
-    from attnfun.kinds.function.interpolation import Row, interpolation_table
-
-    start = time.perf_counter()
-    variants = VARIANTS if variant == "all" else (variant,)
-
-    def news(row: Row) -> None:
-        progress(f"{row.variant}, {row.keys} keys")
-
-    rows = interpolation_table(low, high, points, heads=heads, variants=variants, dtype=dtype, progress=news)
-    record: dict[str, Any] = {"status": "proved", "low": low, "high": high, "dtype": dtype}
-    record |= {"rows": [row.record() for row in rows], "seconds": round(time.perf_counter() - start, 3)}
-
-    def draw(path: str) -> None:
-        from attnfun.kinds.function.interpolation import draw_rates
-
-        draw_rates(rows, low, high, path)
-
-    return Answer(record, draw=draw)
-
-
 def embedded(
     file: str,
     documents: Any = None,
@@ -125,67 +90,3 @@ def ranked(matrix: str, eps: float, progress: Any = None) -> Answer:
 
 def _interval(low: int, high: int) -> str:
     return f"{low}" if low == high else f"between {low} and {high}"
-
-
-def preferred(
-    utility: str | None = None,
-    left: list[str] | None = None,
-    right: list[str] | None = None,
-    eps: float | None = None,
-    lexicographic: str | None = None,
-    coordinates: int = 2,
-    dtype: str = "float32",
-    method: str = "auto",
-    seed: int = 0,
-    progress: Any = None,
-) -> Answer:
-    """A preorder by its utility, or the lexicographic order of a grid or of the continuum."""
-    require((utility is None) != (lexicographic is None), "give --utility EXPR or --lexicographic P, one of them")
-    if lexicographic is not None:
-        require(not (left or right or eps), "--left, --right and --eps belong to --utility")
-        if lexicographic.strip().lower() == "continuum":
-            raise _continuum(coordinates, seed, progress)
-        return _grid(lexicographic, coordinates, dtype, method)
-    require(right, "no keys: give every key variable its interval, as in --right k=0:1")
-    from attnfun.limits.preorders.verb import preorder
-
-    report = preorder(utility=utility, right=right, left=left, seed=seed, progress=progress)
-    report.require()
-    record, said = report.record(), dict[str, Any]()
-    said |= {name: finding.text for name, finding in report.findings.items()}
-    if eps is not None:
-        record["relation"] = model_record(report.relation(eps, progress=progress))
-        said["within"] = eps
-    return Answer(record, said={**said, "colour": Whole(status_text(report.status))}, code=0)
-
-
-def _grid(text: str, coordinates: int, dtype: str, method: str) -> Answer:
-    """What holds a grid of so many levels, and the network that picks its best key."""
-    try:
-        levels = int(text)
-    except ValueError:
-        raise InvalidRequest(f"--lexicographic {text!r}: a whole number of levels, or continuum") from None
-    from attnfun.kinds.lexicographic.verb import lexicographic
-    from attnfun.limits.grids import grid_limits
-    from attnfun.network.network import DTYPES
-
-    limits = grid_limits(dtype, coordinates, levels)
-    head = lexicographic(levels, coordinates, dtype=dtype, method=method) if dtype in DTYPES else None
-    if not any((limits.fits or {}).values()):
-        why = f"{levels:,} levels in {coordinates} coordinates: {dtype} holds {limits.one_number:,} in one number"
-        raise Infeasible(why, {"levels": limits.one_number})
-    record = {"status": "proved", "method": None, **limits.record()} if head is None else head.record()
-    return Answer(record, said={"bits": limits.bits})
-
-
-def _continuum(coordinates: int, seed: int, progress: Any) -> Exception:
-    """The order of the unit cube has no utility: the refusal, with its witness."""
-    require(2 <= coordinates <= 8, f"--coordinates {coordinates}: 2 to 8 on the continuum; one coordinate is a utility")
-    from attnfun.limits.preorders.verb import preorder
-
-    def lexicographic_order(a: Any, b: Any) -> bool:
-        return tuple(a) >= tuple(b)
-
-    box = {f"x{i + 1}": (0, 1) for i in range(coordinates)}
-    preorder(lexicographic_order, right=box, seed=seed, net=False, progress=progress).require()
-    return AssertionError("the lexicographic order of a cube passed as continuous")

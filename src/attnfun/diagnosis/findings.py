@@ -166,7 +166,7 @@ class Figures(Brief):
 
 LOOKS_LIKE = 1.5  # values up to this many times the target's size look like function values
 EXPLAINS = 0.7  # an error that another temperature lowers to this share is the temperature's
-APART = 1.4  # factors on keys nearer to 1 than this are no mend
+APART = 1.4  # factors on keys nearer to 1 than this are no fix
 ONE_HOT, FEW = 0.8, 1.5  # mean of the largest weight, effective keys
 MANY_TIMES = 64.0
 CANCELS = 4.0
@@ -184,7 +184,7 @@ _OF_ERRORS = (
 
 
 @dataclass(frozen=True)
-class Mend(Brief):
+class Fix(Brief):
     """`action`: "scale" (keys and biases times `factor`), "refit" (and values fitted anew), "dtype" (`factor` None),
     "keys" (`factor` times as many an axis), "drop" (dead keys), "merge" or "none".
     """
@@ -196,29 +196,34 @@ class Mend(Brief):
 
 @dataclass(frozen=True)
 class Finding(Brief):
-    """What was seen in one head: `figures` are those that made it, `words` the sentence, `mends` the best first."""
+    """What was seen in one head: `figures` are those that made it, `words` the sentence, `fixes` the best first."""
 
     kind: str
     severity: str
     head: str
     words: str
-    mends: tuple[Mend, ...]
+    fixes: tuple[Fix, ...]
     figures: dict[str, Any]
+
+    @property
+    def mends(self) -> tuple[Fix, ...]:
+        """`fixes`, by the name that they had."""
+        return self.fixes
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        mend = " Fix: " + "; or ".join(m.words for m in self.mends) + "." if self.mends else ""
-        return f"{self.kind} ({self.severity}): {self.words}.{mend}"
+        fix = " Fix: " + "; or ".join(m.words for m in self.fixes) + "." if self.fixes else ""
+        return f"{self.kind} ({self.severity}): {self.words}.{fix}"
 
 
 def findings(f: Figures) -> tuple[Finding, ...]:
     """All that is to be said of one head, the gravest first; never empty."""
     if not f.gain > 0:
         words = f"nothing that {f.name} writes reaches the outputs"
-        mend = Mend("none", "leave the head out")
-        return (Finding("idle head", "warning", f.name, words, (mend,), {"gain": f.gain}),)
+        fix = Fix("none", "leave the head out")
+        return (Finding("idle head", "warning", f.name, words, (fix,), {"gain": f.gain}),)
     found = [one for one in (_dtype(f), _error(f), _pick(f)) if one is not None]
     grave = any(one.severity in GRAVE for one in found)
     found += [one for one in (_dead(f), _redundant(f)) if one is not None]
@@ -279,20 +284,20 @@ def _dtype(f: Figures) -> Finding | None:
             f"{what}: logits are differences of numbers up to {_n(f.logit_size)}, "
             f"so they are off by {_n(f.roundoff * f.logit_size)} and cell walls move"
         )
-    mends = [Mend("dtype", f"run it in {better}")] if better else []
+    fixes = [Fix("dtype", f"run it in {better}")] if better else []
     if not heavy and (f.overflow or f.cancellation < CANCELS):
         kind = "logits too large for the dtype"
         if f.best_scale is not None and f.best_scale < 1 / APART:
             lower = f"multiply keys and biases by {_n(f.best_scale)}"
-            mends.insert(0, Mend("scale", lower, f.best_scale))
+            fixes.insert(0, Fix("scale", lower, f.best_scale))
         if f.logit_size > FAR:
-            mends.append(Mend("none", "centre the domain: measure inputs from the middle of the box"))
+            fixes.append(Fix("none", "centre the domain: measure inputs from the middle of the box"))
     else:
         kind = "values too large for the dtype"
         if _refit_helps(f, EXPLAINS * amount) and f.refit_value is not None and f.refit_value < f.value_max / CANCELS:
-            mends.append(_refit(f))
-        mends.append(Mend("none", "sharper or gaussian keys with small fitted values, as compile makes for float32"))
-    return Finding(kind, grave, f.name, words, tuple(mends), _picked(f, _OF_ROUNDING))
+            fixes.append(_refit(f))
+        fixes.append(Fix("none", "sharper or gaussian keys with small fitted values, as compile makes for float32"))
+    return Finding(kind, grave, f.name, words, tuple(fixes), _picked(f, _OF_ROUNDING))
 
 
 def _wider(f: Figures) -> str | None:
@@ -329,14 +334,14 @@ def _error(f: Figures) -> Finding | None:
     like = f.value_max <= LOOKS_LIKE * f.size
     if helps and scale > APART and like:
         words = f"{off}, its values look like the target's, but {_n(f.effective_mean)} keys share an input{c}: a blur"
-        return Finding("fuzzy partition", grave, f.name, words, _mends(f, sharper=True), shown)
+        return Finding("fuzzy partition", grave, f.name, words, _fixes(f, sharper=True), shown)
     flat = f.hard_error is not None and 0.8 * f.hard_error <= f.error <= 1.25 * f.hard_error
     if _one_hot(f) and (flat or (helps and scale < 1 / APART)):
         words = f"{off}, and its weights are nearly one-hot (the largest is {f.top_weight:.2f} on average): steps, "
         words += f"of which hard ones cost {_n(f.hard_error or 0.0)}"
         if f.staircase is not None:
             words += f" and L·h/2 = {_n(f.staircase)} at most (L {f.lipschitz_how})"
-        return Finding("staircase", grave, f.name, words, _mends(f, sharper=False), shown)
+        return Finding("staircase", grave, f.name, words, _fixes(f, sharper=False), shown)
     if helps and (scale > APART or scale < 1 / APART):
         way = "softer" if scale > 1 else "sharper"
         words = f"{off}, and it is {way} than its values were fitted for"
@@ -348,9 +353,9 @@ def _error(f: Figures) -> Finding | None:
         return Finding("unfitted values", grave, f.name, words, (_refit(f),), shown)
     values = "" if f.refit_error is None else ", nor do other values for these keys"
     words = f"{off}, and no other temperature fixes that{values}"
-    more = Mend("none", "more keys, or longer training; `attnfun compile` sizes a head for an eps")
-    mends = tuple(m for m in _mends(f, sharper=False) if m.action == "keys") if like else (more,)
-    return Finding("too few keys", grave, f.name, words, mends or (more,), shown)
+    more = Fix("none", "more keys, or longer training; `attnfun compile` sizes a head for an eps")
+    fixes = tuple(m for m in _fixes(f, sharper=False) if m.action == "keys") if like else (more,)
+    return Finding("too few keys", grave, f.name, words, fixes or (more,), shown)
 
 
 def _could_be_softer(f: Figures) -> Finding | None:
@@ -363,33 +368,33 @@ def _could_be_softer(f: Figures) -> Finding | None:
     return Finding("staircase", "note", f.name, words, (_scale(f),), _picked(f, _OF_ERRORS))
 
 
-def _mends(f: Figures, sharper: bool) -> tuple[Mend, ...]:
-    mends = []
+def _fixes(f: Figures, sharper: bool) -> tuple[Fix, ...]:
+    fixes = []
     assert f.error is not None
     if f.best_scale is not None and (f.best_scale > APART if sharper else f.best_scale < 1 / APART):
-        mends.append(_scale(f))
+        fixes.append(_scale(f))
     if _refit_helps(f, max(EXPLAINS * (f.best_error if f.best_error is not None else f.error), f.tolerance / 2)):
-        mends.append(_refit(f))
+        fixes.append(_refit(f))
     least = min(v for v in (f.error, f.best_error) if v is not None)
     if least > f.tolerance:
         factor = float(math.ceil(least / f.tolerance)) if f.tolerance > 0 else math.inf
         more = f"about {_n(factor)} times as many keys an axis" if factor <= MANY_TIMES else "far more keys"
-        mends.append(Mend("keys", f"{more}, or fitted values (method='bernstein')", factor))
-    return tuple(mends)
+        fixes.append(Fix("keys", f"{more}, or fitted values (method='bernstein')", factor))
+    return tuple(fixes)
 
 
-def _scale(f: Figures) -> Mend:
+def _scale(f: Figures) -> Fix:
     assert f.best_scale is not None and f.best_error is not None
     c = "" if f.sharpness is None else f" (c = {_n(f.sharpness * f.best_scale)})"
     words = f"multiply keys and biases by {_n(f.best_scale)}{c}: it is then off by {_n(f.best_error)}"
-    return Mend("scale", words, f.best_scale)
+    return Fix("scale", words, f.best_scale)
 
 
-def _refit(f: Figures) -> Mend:
+def _refit(f: Figures) -> Fix:
     scale = "" if f.refit_scale in (None, 1.0) else f"multiply keys and biases by {_n(f.refit_scale or 1)} and "
     size = "" if f.refit_value is None else f", with values up to {_n(f.refit_value)}"
     off = (f.refit_error or 0.0) + f.refit_rounding
-    return Mend("refit", f"{scale}fit the values anew: it is then off by about {_n(off)}{size}", f.refit_scale)
+    return Fix("refit", f"{scale}fit the values anew: it is then off by about {_n(off)}{size}", f.refit_scale)
 
 
 def _refit_helps(f: Figures, least: float) -> bool:
@@ -403,8 +408,8 @@ def _pick(f: Figures) -> Finding | None:
         return None
     words = f"it is to pick one of {f.keys:,} keys, and gives the best {f.top_weight:.2g} of its weight on average"
     factor = f.scale_needed
-    mend = Mend("scale", f"multiply keys and biases (beta) by {_n(factor or math.inf)}", factor)
-    return Finding("soft pick", "warning", f.name, words, (mend,), _picked(f, "top_weight margin scale_needed"))
+    fix = Fix("scale", f"multiply keys and biases (beta) by {_n(factor or math.inf)}", factor)
+    return Finding("soft pick", "warning", f.name, words, (fix,), _picked(f, "top_weight margin scale_needed"))
 
 
 def _dead(f: Figures) -> Finding | None:
@@ -412,15 +417,15 @@ def _dead(f: Figures) -> Finding | None:
         return None
     words = f"{f.dead:,} of {f.keys:,} keys never get enough weight to matter, as far as {f.points:,} inputs show"
     grave = "warning" if f.dead > f.keys / 2 else "note"
-    return Finding("dead keys", grave, f.name, words, (Mend("drop", "leave them out"),), _picked(f, "dead keys"))
+    return Finding("dead keys", grave, f.name, words, (Fix("drop", "leave them out"),), _picked(f, "dead keys"))
 
 
 def _redundant(f: Figures) -> Finding | None:
     if not f.redundant:
         return None
     words = f"{f.redundant:,} of {f.keys:,} keys keep a fixed ratio to another key's weight"
-    mend = Mend("merge", "merge each pair: bias ln(e^b1 + e^b2), value the weighted mean")
-    return Finding("redundant keys", "note", f.name, words, (mend,), _picked(f, "redundant keys"))
+    fix = Fix("merge", "merge each pair: bias ln(e^b1 + e^b2), value the weighted mean")
+    return Finding("redundant keys", "note", f.name, words, (fix,), _picked(f, "redundant keys"))
 
 
 def _healthy(f: Figures) -> Finding:

@@ -1,6 +1,6 @@
 """All figures of all heads of a subject. Nothing here is a bound unless `Figures` says so.
 
-What a mend does to the weights: the same network but for one head. Labels stay: they say what was meant.
+What a fix does to the weights: the same network but for one head. Labels stay: they say what was meant.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.diagnosis import attention
-from attnfun.diagnosis.findings import AxisCells, Figures, Mend
+from attnfun.diagnosis.findings import AxisCells, Figures, Fix
 from attnfun.diagnosis.rounding import DTYPES, Dtype, in_dtype
 from attnfun.diagnosis.subject import Judge, Subject, judge, tolerance, worst
 from attnfun.errors import InvalidRequest
@@ -272,30 +272,30 @@ def replaced(network: Network, layer: int, place: int, head: Head) -> Network:
 def _head(network: Network, layer: int, place: int) -> Head:
     head = network.layers[layer].heads[place]
     if not isinstance(head, Head):
-        raise InvalidRequest("a block of ReLU units has no logits to mend")
+        raise InvalidRequest("a block of ReLU units has no logits to fix")
     return head
 
 
-def mended(subject: Subject, f: Figures, mend: Mend) -> Network:
-    """The subject's network with the mend done to the head of these figures.
+def fixed(subject: Subject, f: Figures, fix: Fix) -> Network:
+    """The subject's network with the fix done to the head of these figures.
 
     "scale", "refit" and "drop" are done here; more keys, another dtype or merged pairs are for a new construction.
     """
     network = subject.network
     head = _head(network, f.layer, f.place)
-    if mend.action == "scale" and mend.factor is not None:
-        return scaled(network, f.layer, f.place, mend.factor)
-    if mend.action == "refit":
+    if fix.action == "scale" and fix.factor is not None:
+        return scaled(network, f.layer, f.place, fix.factor)
+    if fix.action == "refit":
         verdict = judge(subject, f.layer, f.place)
         if verdict.wanted is None:
             raise InvalidRequest("it is not known what this head should write: its values cannot be fitted")
-        new = attention.scaled_head(head, mend.factor or 1.0)
+        new = attention.scaled_head(head, fix.factor or 1.0)
         weights, ridge = attention.weights_of(new, verdict.tokens), f.refit_ridge or attention.RIDGES[0]
         values = attention.fit(weights, verdict.wanted, ridge)
         return replaced(network, f.layer, f.place, replace(new, values=values.reshape(head.values.shape)))
-    if mend.action == "drop":
+    if fix.action == "drop":
         peaks = attention.attend(head, subject.streams[f.layer]).peaks
         for number, live in enumerate(attention.alive(head, peaks, f.tolerance)):
             network = dropped(network, f.layer, f.place, number, live)
         return network
-    raise InvalidRequest(f"the mend {mend.action!r} is not one that is done to the weights: {mend.words}")
+    raise InvalidRequest(f"the fix {fix.action!r} is not one that is done to the weights: {fix.words}")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from attnfun.diagnosis import DTYPES, Figures, Subject, foreign_head, is_foreign, measure, mended
-from attnfun.diagnosis.findings import GRAVE, Finding, Mend, findings, gravest_first
+from attnfun.diagnosis import DTYPES, Figures, Subject, fixed, foreign_head, is_foreign, measure
+from attnfun.diagnosis.findings import GRAVE, Finding, Fix, findings, gravest_first
 from attnfun.diagnosis.plain import looked_at, of_another
 from attnfun.diagnosis.subject import values_of, worst
 from attnfun.errors import InvalidRequest, require
@@ -35,9 +35,11 @@ class Examined(Brief):
     figures: Figures
     findings: tuple[Finding, ...]
 
-    def mend(self, mend: Mend) -> Network:
-        """The network with this head mended; only "scale", "refit" and "drop" are done to weights."""
-        return mended(self.subject, self.figures, mend)
+    def fix(self, fix: Fix) -> Network:
+        """The network with this head fixed; only "scale", "refit" and "drop" are done to weights."""
+        return fixed(self.subject, self.figures, fix)
+
+    mend = fix  # the name that it had
 
     def to_json(self) -> dict[str, Any]:
         return {"figures": self.figures.to_json(), "findings": [one.to_json() for one in self.findings]}

@@ -5,6 +5,7 @@ is done with models (`attnfun.model`, `attnfun.verbs`, the command line, trainin
 names no kind. A new kind is one folder and its name in `NAMES`; one that lives elsewhere is added by `register`.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +27,12 @@ NAMES = (
 class Command:
     """How the command line offers a verb: an entry of a `commands.toml`.
 
-    verb       the function, "module:name". Arguments and options, their types and defaults are those of its signature
+    verb       the function, "module:name" or, in the package itself, ".module:name". Arguments and options, their types
+               and defaults are those of its signature
     front      a function that is called in the verb's place; its `**rest` stands for whatever else the verb takes
     arguments  what is given by position; with `several` the first of them may be repeated
     words      words for an argument or option that means something else here than elsewhere: a help text, or a
-               metavar and a help text
+               metavar and a help text; {module:name} in it stands for the names in a registry
     options    options that the verb takes by its `**kwargs`: [type, help], or [type, help, default]
     defaults   what an option is here unless given, where the verb says something else; "" for nothing
     names      what an option is called, where the parameter is called something else
@@ -66,8 +68,13 @@ class Command:
 
 
 def commands(package: str) -> tuple[Command, ...]:
-    """The commands that the `commands.toml` of a package declares."""
-    return tuple(Command(name, **entry) for name, entry in declared(package).items() if "summary" in entry)
+    """The commands that the `commands.toml` of a package declares; ".verb:name" is a module of the package itself."""
+
+    def here(value: Any) -> Any:
+        return package + value if isinstance(value, str) and re.match(r"\.\w+:\w+$", value) else value
+
+    entries = {name: entry for name, entry in declared(package).items() if "summary" in entry}
+    return tuple(Command(name, **{key: here(value) for key, value in entry.items()}) for name, entry in entries.items())
 
 
 @cache
@@ -134,10 +141,10 @@ def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOK
 
 
 def folder_kind(
-    name: str, target: str, view: str, weights: tuple[str, ...], lesson: str = "lesson", **more: str
+    name: str, target: str, view: str, weights: tuple[str, ...], lesson: str = "lesson", package: str = "", **more: str
 ) -> Kind:
     """A kind each part of which stands in the module of its name, and the words beside the view."""
-    here = f"attnfun.kinds.{name}"
+    here = package or f"attnfun.kinds.{name}"
     return Kind(
         name,
         target=f"{here}.target:{target}",

@@ -2,7 +2,7 @@
 
 | symbol | meaning |
 | --- | --- |
-| ball | `flint.arb`, the set [mid - rad, mid + rad]; rad has 30 bits and is rounded up |
+| ball | an `arb` of python-flint, the set [mid - rad, mid + rad]; rad has 30 bits and is rounded up |
 | thin | relative radius below 2^-30: Arb's own first-order enclosure is used |
 | fat | everything else: monotone functions are evaluated at the two end points, so the range is sharp to 2^-29 |
 

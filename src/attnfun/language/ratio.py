@@ -7,9 +7,9 @@
 | ν, δ | N/(u-a)^k, D/(u-a)^k, so that h = ν/δ |
 
 **The shift.** ν_j(t) lies in the convex hull of N_{k+j} on the segment from a to t, and δ_j likewise. Proof. Taylor's
-formula with its integral remainder, the first k coefficients at a being 0, is
-ν(t) = k ∫_0^1 (1-s)^{k-1} N_k(a + s(t-a)) ds. Differentiated j times,
-ν_j(t) = k C(k+j,j) ∫_0^1 (1-s)^{k-1} s^j N_{k+j}(a + s(t-a)) ds, and the weight integrates to 1. ∎
+formula with its integral remainder, the first k coefficients at a being 0, is ν(t) = k ∫_0^1 (1-s)^{k-1} N_k(a +
+s(t-a)) ds. Differentiated j times, ν_j(t) = k C(k+j,j) ∫_0^1 (1-s)^{k-1} s^j N_{k+j}(a + s(t-a)) ds, and the weight
+integrates to 1. ∎
 So the series of N and D over one ball that contains a and the argument, moved by k places and divided, enclose every
 coefficient of h: the same rule for real and complex balls, values and derivatives. Both sides are finite only if N and
 D are analytic on that ball, and the division only if δ has no zero there: a finite result proves h analytic.

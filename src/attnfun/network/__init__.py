@@ -3,9 +3,9 @@
 from attnfun.network.architecture import Architecture, AxisShape, HeadShape, TokenArchitecture, TokenLayerShape
 from attnfun.network.evaluate import ROUTES, attention, evaluate, evaluate_head, head_routes, routes, stream
 from attnfun.network.head import Axis, Head, rounded
+from attnfun.network.key_windows import LocalAxis, LocalPlan, local_plan
 from attnfun.network.labels import Label, Labels
 from attnfun.network.literal import FORMS, Literal, literal, shut_out
-from attnfun.network.local import LocalAxis, LocalPlan, local_plan
 from attnfun.network.network import Cost, Layer, Network, identical
 from attnfun.network.plain import AnyPlain, HasPlain, Plain, PlainScores
 from attnfun.network.relu import ReluBlock, evaluate_block

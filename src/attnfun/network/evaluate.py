@@ -7,9 +7,8 @@ additions in an order that is not stated (NumPy's pairwise sum or BLAS, fused mu
 gamma_(k-1) of the sum of magnitudes, gamma_k = k u / (1 - k u). exp is libm's, within 4 ulp (a hypothesis), and
 underflows by at most one least subnormal number a term.
 
-**Counted operations**
-Query, all routes, each axis and component: q = sum of (nonzeros of the row) products, then one addition of the offset;
-products with zero weights are exact. A row with one entry 1 and offset 0 is exact.
+**Counted operations.** Query, all routes, each axis and component: q = sum of (nonzeros of the row) products, then one
+addition of the offset; products with zero weights are exact. A row with one entry 1 and offset 0 is exact.
 
 *dense* (every head)
   1. axis logit: r products, sum of r terms, one addition of the bias: gamma_(r+1) (|k||q| + |b|);
@@ -23,8 +22,8 @@ products with zero weights are exact. A row with one entry 1 and offset 0 is exa
 the values are contracted axis by axis: on each axis one product and a sum of P_a terms, gamma_(sum_a P_a) in all; the
 axis denominators are multiplied (a-1 products); one division.
 
-*local* (heads with a plan in `local.py`): only the W = `window` keys of each axis around the nearest one, found by
-bisection in the stored breakpoints T. Logits are *relative to the nearest key i*, through the breakpoints:
+*local* (heads with a plan in `key_windows.py`): only the W = `window` keys of each axis around the nearest one, found
+by bisection in the stored breakpoints T. Logits are *relative to the nearest key i*, through the breakpoints:
     l_m - l_i = sum_(l=i)^(m-1) (k_(l+1) - k_l)(q - T_l)  for m > i,   and with the opposite sign below.
 All its terms are negative, so nothing cancels and no maximum is subtracted; for each key
   1. per term one subtraction q - T_l and one product with the step (which carries one rounding itself), then a sum of
@@ -58,7 +57,7 @@ import numpy.typing as npt
 
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.network.head import DENSE_KEYS, AnyArray, Head, once_per_dtype
-from attnfun.network.local import LocalPlan, local_plan
+from attnfun.network.key_windows import LocalPlan, local_plan
 from attnfun.network.network import Layer, Network
 from attnfun.network.relu import ReluBlock, evaluate_block
 

@@ -1,17 +1,6 @@
-"""tanh(s x) on [-1, 1]: two keys do it exactly. A whole kind in one folder: target, proof, verb, lesson, command."""
+"""tanh(s x) on [-1, 1], by two keys exactly. A whole kind in one folder: target, build, prove, verb, view, lesson."""
 
-from attnfun.kinds import Kind
-from house.doubling.verb import doubling
+from attnfun.kinds import folder_kind
 
-__all__ = ["KIND", "doubling"]
-
-KIND = Kind(
-    "doubling",
-    target="house.doubling.target:Doubling",
-    weights=("attnfun.network.network:Network",),
-    prover="house.doubling.prove:proof",
-    words="house.doubling.words",
-    lesson="house.doubling.lesson:lesson",
-    subjects="house.doubling.words:subjects",
-    commands=__name__,
-)
+NETWORK = ("attnfun.network.network:Network",)
+KIND = folder_kind("doubling", "Doubling", "Doubled", NETWORK, package=__name__, commands=__name__)

@@ -7,7 +7,8 @@ from typing import Any
 from attnfun.certify.verdict import Proof
 from attnfun.kinds import find
 from attnfun.search import Goal, Say
-from house.doubling.target import Doubling
+
+from .target import Doubling
 
 
 def proof(target: Doubling, weights: Any, goal: Goal, say: Say) -> Proof:

@@ -28,11 +28,18 @@ The query w_S is computed by the encoder from S (a linear solve or a product), n
 Example: `sparse_average_network(44, 1, 32.0)` has one head of rank 44 and reads tokens of width 90.
 """
 
+import math
+
 import numpy as np
 
-from attnfun.kinds.average.target import Averages
+from attnfun.errors import Infeasible
+from attnfun.kinds.average.target import Averages, rule_of_thumb
+from attnfun.kinds.average.weights import Coded, Sets, sparse_average_network
 from attnfun.language.circle import circle
 from attnfun.network.head import Array
+from attnfun.search import Proposal, Proposals
+
+_DOUBLINGS = 3
 
 
 def position_codes(target: Averages) -> Array:
@@ -47,3 +54,32 @@ def curve_keys(tokens: int, q: int) -> Array:
     """(N, 2q): cos kt_j and sin kt_j, k = 1..q, t_j = 2πj/N."""
     cos, sin = circle(np.outer(np.arange(tokens), np.arange(1, q + 1)) % tokens, tokens, "float64")
     return np.concatenate([cos, sin], axis=1)
+
+
+def proposals(target: Averages) -> Proposals:
+    """The least β of the theorem for the margin of these sets, and twice that, and so on."""
+    N, q, m, eps = target.tokens, target.q, target.width, target.others or 0.0
+    share, (low, high) = q // target.heads, target.z_range
+    codes = position_codes(target)
+    plain = Coded(sparse_average_network(m, target.dim, 1.0, target.heads), codes)
+    mu = _margin(codes, plain.queries(target.keys, target.subsets, target.heads), target.subsets)
+    if not mu > 0:
+        wider = {"width": max(2 * m, 2 * rule_of_thumb(N, share))}
+        nearest = wider if target.keys == "random" else {"keys": "random"}
+        raise Infeasible(f"averages over {q} of {N}: {m} coordinates do not tell every set apart", nearest)
+    wanted = max(math.log((N - share) / share * (high - low) / eps), 1.0) / mu
+    beta, why = 2.0 ** math.ceil(math.log2(wanted)), ""
+    for _ in range(_DOUBLINGS):
+        network = sparse_average_network(m, target.dim, beta, target.heads)
+        missed = yield Proposal(plain.holding(network), "sparse average")
+        why, beta = f"averages over {q} of {N} with margin {mu:.2g}: eps={eps:g}: {missed.reason}", 2 * beta
+    raise Infeasible(why, {"keys": "random"} if target.keys == "curve" else {"eps": 4 * eps})
+
+
+def _margin(codes: Array, queries: Array, named: Sets) -> float:
+    """1 − the largest score of a position outside its set, as computed."""
+    worst, heads = -math.inf, queries.shape[1]
+    for head in range(heads):
+        for row, subset in zip(queries[:, head] @ codes.T, named, strict=True):
+            worst = max(worst, float(np.delete(row, list(subset[head::heads])).max()))
+    return 1 - worst

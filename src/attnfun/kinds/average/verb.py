@@ -7,18 +7,17 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, require
+from attnfun.kinds.average.build import proposals
 from attnfun.kinds.average.target import Averages, rule_of_thumb
 from attnfun.kinds.average.view import SparseAverage
-from attnfun.kinds.average.weights import Coded, Sets, check_subsets, sparse_average_network
+from attnfun.kinds.average.weights import Sets, check_subsets
 from attnfun.language.numbers import positive, whole_number
-from attnfun.search import Goal, Proposal, Proposals, search
+from attnfun.search import Goal, search
 
 _MOST_SUBSETS = 20_000
 _MOST_SCORES = 1 << 26  # sets × heads × tokens
-_DOUBLINGS = 3
 
 
 def sparse_average(
@@ -51,39 +50,8 @@ def sparse_average(
         most = _MOST_SCORES // (heads * N)
         raise Infeasible(f"{len(named):,} sets of {N:,} tokens are too many scores to prove", {"subsets": most})
     target = replace(target, subsets=named)
-    found, certificate = search(target, _proposals(target), Goal(eps), lambda _text: None)
+    found, certificate = search(target, proposals(target), Goal(eps), lambda _text: None)
     return SparseAverage(target, found.weights, certificate, {"eps": eps, "seed": seed}, found.told)
-
-
-def _proposals(target: Averages) -> Proposals:
-    """The least β of the theorem for the margin of these sets, and twice that, and so on."""
-    from attnfun.kinds.average.build import position_codes
-
-    N, q, m, eps = target.tokens, target.q, target.width, target.others or 0.0
-    share, (low, high) = q // target.heads, target.z_range
-    codes = position_codes(target)
-    plain = Coded(sparse_average_network(m, target.dim, 1.0, target.heads), codes)
-    mu = _margin(codes, plain.queries(target.keys, target.subsets, target.heads), target.subsets)
-    if not mu > 0:
-        wider = {"width": max(2 * m, 2 * rule_of_thumb(N, share))}
-        nearest = wider if target.keys == "random" else {"keys": "random"}
-        raise Infeasible(f"averages over {q} of {N}: {m} coordinates do not tell every set apart", nearest)
-    wanted = max(math.log((N - share) / share * (high - low) / eps), 1.0) / mu
-    beta, why = 2.0 ** math.ceil(math.log2(wanted)), ""
-    for _ in range(_DOUBLINGS):
-        network = sparse_average_network(m, target.dim, beta, target.heads)
-        missed = yield Proposal(plain.holding(network), "sparse average")
-        why, beta = f"averages over {q} of {N} with margin {mu:.2g}: eps={eps:g}: {missed.reason}", 2 * beta
-    raise Infeasible(why, {"keys": "random"} if target.keys == "curve" else {"eps": 4 * eps})
-
-
-def _margin(codes: NDArray[np.float64], queries: NDArray[np.float64], named: Sets) -> float:
-    """1 − the largest score of a position outside its set, as computed."""
-    worst, heads = -math.inf, queries.shape[1]
-    for head in range(heads):
-        for row, subset in zip(queries[:, head] @ codes.T, named, strict=True):
-            worst = max(worst, float(np.delete(row, list(subset[head::heads])).max()))
-    return 1 - worst
 
 
 def _sets(subsets: Any, N: int, q: int, seed: int) -> Sets:

@@ -2,4 +2,4 @@
 
 from attnfun.kinds import token_kind
 
-KIND = token_kind("in_context", "InContextTask", "InContextSolver")
+KIND = token_kind("in_context", "InContextTask", "InContextSolver", commands=__name__)

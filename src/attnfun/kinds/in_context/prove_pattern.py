@@ -31,7 +31,7 @@ import numpy as np
 from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.in_context.prove_sums import SHUT, Sum
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
-from attnfun.network.blocks import Array, Stream
+from attnfun.network.named_coordinates import Array, Stream
 
 Table = Mapping[tuple[str, int], float | str]
 Numbers = dict[str, float]

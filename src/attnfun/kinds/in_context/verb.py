@@ -17,7 +17,7 @@ from attnfun.kinds.in_context.view import InContextSolver
 from attnfun.language.numbers import whole_number
 from attnfun.model import about
 from attnfun.network import TokenNetwork
-from attnfun.search import Goal, Say, certified, check_request
+from attnfun.search import Goal, Say, certified, check_request, one_thread
 
 
 def in_context(
@@ -70,7 +70,8 @@ def in_context(
         )
     name = algorithm or best(asked, eps)
     making = _Making(asked, eps, name, heads, dtype, wanted, layers, progress or (lambda _text: None))
-    return making.at(layers) if layers is not None else making.deep_enough()
+    with one_thread():
+        return making.at(layers) if layers is not None else making.deep_enough()
 
 
 @dataclass(frozen=True)

@@ -2,4 +2,4 @@
 
 from attnfun.kinds import token_kind
 
-KIND = token_kind("lexicographic", "BestKey", "LexicographicHead")
+KIND = token_kind("lexicographic", "BestKey", "LexicographicHead", commands=__name__)

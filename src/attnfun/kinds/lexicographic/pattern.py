@@ -35,8 +35,8 @@ Both are written from the grid and the dtype alone: P levels, k coordinates. `pr
 
 import numpy as np
 
-from attnfun.network.blocks import Stream
 from attnfun.network.head import Array
+from attnfun.network.named_coordinates import Stream
 from attnfun.network.tokens import TokenLayer, TokenNetwork
 
 BETA = {"float32": (128.0, 256.0), "float64": (1024.0, 2048.0)}

@@ -25,7 +25,8 @@ key has, and stays at 0. *Last*: weights are equal on the copies of the best key
 least, and underflow. Of one copy the answer is x/1; of m copies the sum is m x ≤ 2^p, exact in any order, and so is
 m x/m.
 
-Nothing but the stored entries is read, and nothing of a construction. Failure mode: undecided for any other entry.
+Nothing but the stored entries is read. They are compared with the networks that `pattern.py` writes, which is what the
+construction proposes too: the theorem is about that code, so read both. Failure mode: undecided for any other entry.
 """
 
 import math

@@ -3,13 +3,13 @@
 from typing import Any
 
 from attnfun.errors import Infeasible
-from attnfun.kinds.lexicographic.pattern import cascade, one_head
+from attnfun.kinds.lexicographic.build import proposals
 from attnfun.kinds.lexicographic.target import BestKey
 from attnfun.kinds.lexicographic.view import LexicographicHead
 from attnfun.language.numbers import one_of
 from attnfun.limits.grids import GridLimits, grid_limits
 from attnfun.network.network import DTYPES
-from attnfun.search import Goal, Proposal, Proposals, search
+from attnfun.search import Goal, search
 
 METHODS = ("auto", "one head", "cascade")
 EPS = 0.25
@@ -32,13 +32,8 @@ def lexicographic(
     if chosen is None:
         raise _refusal(limits, wanted[-1])
     target = BestKey(int(levels), int(coordinates))
-    found, certificate = search(target, _proposals(target, chosen, dtype), Goal(EPS), lambda _text: None)
+    found, certificate = search(target, proposals(target, chosen, dtype), Goal(EPS), lambda _text: None)
     return LexicographicHead(target, found.weights, certificate, {"eps": EPS, "dtype": dtype}, found.told)
-
-
-def _proposals(target: BestKey, method: str, dtype: str) -> Proposals:
-    build = one_head if method == "one head" else cascade
-    yield Proposal(build(target.levels, target.coordinates, dtype), method)
 
 
 def _held(limits: GridLimits) -> dict[str, int]:

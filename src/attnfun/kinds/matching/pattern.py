@@ -6,7 +6,7 @@ them, and holds every stored entry against it. So the theorem of `prove` is abou
 
 from attnfun.kinds.matching.encoding import FLAGGED, PLAIN, TRIPLES
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
-from attnfun.network.blocks import Entries, Stream
+from attnfun.network.named_coordinates import Entries, Stream
 
 _FOUND = {("found", 0): 1.0}
 

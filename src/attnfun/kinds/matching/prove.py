@@ -6,8 +6,8 @@
 | a, b | stored scale of the cosines, a power of two; stored logit of the null token |
 | κ a | bound on how far a computed logit is from a cos(2πs/M), s the sum of the residues |
 
-The head is recognised first: every stored matrix must be exactly that of `match2` or `match3` for its a and b. Tokens
-are whole numbers looked up with relative error 1.01 u (hypothesis: the tokens come from the encoder).
+The head is recognised first: every stored matrix must be exactly that of `pairs` or `triples` (`pattern.py`) for its
+a and b. Tokens are whole numbers looked up with relative error 1.01 u (hypothesis: the tokens come from the encoder).
 
 κ: with encodings (1 + 1.01u) each, exact scaling by a, zeros exact: a product of two encodings, one addition, hence
 |logit − true| ≤ a((1 + 1.01u)²(1 + u)² − 1)(|cos cos| + |sin sin|), and that sum is at most 1 (Cauchy and Schwarz). For
@@ -22,7 +22,7 @@ cost 2γ_{K+24}, relative. All terms are positive and values are 1 (null: 0), ex
     no match:     out ≤ (1 + 2γ) K e^{−g}/(1 + K e^{−g}),   g = (b − a(cos(2π/M) + κ))(1 − 8u) − 2E
 
 (further keys only raise the first; the second rises in every key). With j = i excluded a second head of logits 64, 0
-and 64 + ln√2 counts twins (`match2`): its sums in balls, its rounding relative 2γ + 4E, its leak N e^{−60}.
+and 64 + ln√2 counts twins (`build_pairs`): its sums in balls, its rounding relative 2γ + 4E, its leak N e^{−60}.
 
 Failure mode: Undecided for a network of any other pattern; bounds that say nothing where rounding eats the gaps.
 """

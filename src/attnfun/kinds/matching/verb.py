@@ -1,19 +1,18 @@
 """`matching`: tokens that find their partners mod M by softmax attention."""
 
 from dataclasses import replace
-from functools import partial
 
 from attnfun.certify import Certificate
 from attnfun.errors import Infeasible
+from attnfun.kinds.matching.build import proposals
 from attnfun.kinds.matching.target import Matches
 from attnfun.kinds.matching.view import Matching
 from attnfun.language.numbers import one_of
 from attnfun.network.network import DTYPES
-from attnfun.search import Goal, Proposal, Proposals, search
+from attnfun.search import Goal, Proposal, search
 
 EPS = 0.2
 """What `matching` asks for: at least 1 − EPS on a match, at most EPS otherwise."""
-_DOUBLINGS = 24
 
 
 def matching(
@@ -37,26 +36,9 @@ def matching(
 
 def _found(target: Matches, dtype: str) -> tuple[Proposal, Certificate] | None:
     try:
-        return search(target, _proposals(target, dtype), Goal(EPS), lambda _text: None)
+        return search(target, proposals(target, dtype), Goal(EPS), lambda _text: None)
     except Infeasible:
         return None
-
-
-def _proposals(target: Matches, dtype: str) -> Proposals:
-    """The theorem's scale, and twice that, and so on."""
-    from attnfun.kinds.matching.build_pairs import least_scale, match2
-    from attnfun.kinds.matching.build_triples import match3
-
-    N, M, order = target.tokens, target.modulus, target.order
-    if M >= 1 << 60:
-        return
-    scale = least_scale(N ** (order - 1), M)
-    build = match3 if order == 3 else partial(match2, self_allowed=target.self_allowed)
-    for _ in range(_DOUBLINGS):
-        if not scale < 2.0**100:
-            return
-        yield Proposal(build(M, scale, dtype=dtype), f"match{order}")
-        scale *= 2
 
 
 def _largest_modulus(target: Matches, dtype: str) -> int | None:

@@ -14,9 +14,8 @@ V ≥ ∫ f(t) S(t)^{n−3} (sup_{0≤g≤G'} f(t+g))² dt, upper Riemann sums h
 p_i² ≤ σ(−βg_i)², ∫_0^∞ σ(−x)² dx = ln 2 − 1/2, and 1 − ts ≤ 1 − t² + |t| G for g ≤ G; beyond G, σ² ≤ e^{−2βG}. Pairs:
 p_i p_j ≤ e^{−β(g_i+g_j)}/(1 + e^{−βg_i} + e^{−βg_j})², whose integral over g_i, g_j ≥ 0 is ln(4/3)/β², and ∫∫ of it
 times g_i g_j is at most β^{−4}; where g_i > G', Σ_i p_i ≤ (n−1) e^{−βG'}, twice, and 1 − t² + g_i g_j ≤ 5. The token
-itself costs at most
-2u p² + 4u p, u = 1−t, p ≤ σ(−βu): at most 12 e^{−β} for t ≤ 0; t > 0 has density at most n f(0) 2^{1−n}, and
-∫_0^∞ 2x σ(−x)² + 4x σ(−x) dx < 3.56.
+itself costs at most 2u p² + 4u p, u = 1−t, p ≤ σ(−βu): at most 12 e^{−β} for t ≤ 0; t > 0 has density at most n f(0)
+2^{1−n}, and ∫_0^∞ 2x σ(−x)² + 4x σ(−x) dx < 3.56.
 
 **Scores first** (`scores_error`). A head with logits ∓B·score, every score off by at most η: its logits are off by Bη,
 so its output by at most Bη from that of a head of full rank at B that does not see the query, and

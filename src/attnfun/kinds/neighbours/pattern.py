@@ -10,7 +10,7 @@ import numpy as np
 
 from attnfun.language.target import Array
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
-from attnfun.network.blocks import GAP, Stream
+from attnfun.network.named_coordinates import GAP, Stream
 
 HARD = 1e8  # an inverse temperature at which a softmax of scores of order 1 is a choice
 _POINT = {("x", 0): 1.0}  # a point, read and written where the query's own point would be

@@ -102,6 +102,9 @@ class _Asked:
                 raise Infeasible(why, nearest={"eps": _up(reached)})
             with one_thread():  # as `verify` measures
                 certificate = certified(target, found.weights, goal, found.construction)
+            if certificate.measured and self.method not in _DRAWN:
+                nearest = {"beta": 1.0} if self.beta is not None and self.beta < 1 else {"method": "full_rank"}
+                raise Infeasible(f"{self.method}, beta={self.beta}: {certificate.reason}", nearest)
         else:
             found, certificate = search(target, self._proposals(), goal, lambda _text: None)
         story = found.told

@@ -3,7 +3,7 @@
 | symbol | meaning |
 | --- | --- |
 | g = Π_k g_k | the core of the relation and its factors (`core`), derived anew here |
-| C_k, e_k, S_k | Chebyshev coefficients of factor k: sup |g_k − C_k| ≤ e_k, Σ|C_k| ≤ S_k (`coefficients`) |
+| C_k, e_k, S_k | Chebyshev coefficients of factor k: sup |g_k − C_k| ≤ e_k, Σ|C_k| ≤ S_k (`prove_coefficients`) |
 | P_k, Q_k, S | stored coefficients of the towers and the selected products (`features`) |
 
 **Target.** |Π g_k − Π C_k| ≤ E_0 = Σ_k e_k Π_{j<k} (S_j + e_j) Π_{j>k} S_j (telescoped; |C_k| ≤ S_k as functions).

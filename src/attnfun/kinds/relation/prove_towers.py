@@ -4,20 +4,20 @@
 | --- | --- |
 | P_bc, h_bc | column c of block b: the stored polynomial, and Σ_j weights_j V_b[j, c], what the tower has for it |
 | δ_bc | ≥ sup |h_bc − P_bc| |
-| s_bc | ≥ sup |P_bc| (`coefficients.sup_of_columns`) |
+| s_bc | ≥ sup |P_bc| (`prove_coefficients.sup_of_columns`) |
 
 **Attention.** The softmax weights of variable v are analytic where |Im| is small (`ellipse`), and Σ_j |weights_j| ≤ F
 on E_ρ. Their Chebyshev interpolants of N' nodes are enclosed in balls; so h_bc is a known table of coefficients, and
 
     δ_bc = Σ|table − P| + max_j |V_b[j, c]| Σ_v (Π_{before} Λ) 4 F_v ρ_v^{−(N'−1)}/(ρ_v − 1)  + float64 errors,
 
-the tail as in `coefficients`, for a head is an average of its values where the other variables are real.
+the tail as in `prove_coefficients`, for a head is an average of its values where the other variables are real.
 Feature i is off by |Π_b (P + δ) − Π_b P| ≤ Σ_b δ_b Π_{before} s Π_{after} (s + δ), plus the rounding of the products
 that make the head's values, (B − 1) u max_j|V_ji| (weights are an average), plus the rounding of the network computed
 in float64 by any route, `rounding`, and of its read-out. An affine part left to the read-out adds Σ_k |slope_ik| λ_k,
 λ_k ≥ sup |Σ_j weights_j R_k[j] − x_k| found in the same way, and the rounding of the differences.
 
-**Attention in two layers** (`TowerWeights.groups`): `tower_products`.
+**Attention in two layers** (`TowerWeights.groups`): `prove_tower_products`.
 
 **MLP.** A tower of ReLU units of one variable is proved column by column by `pieces` against the polynomial itself;
 several variables: `_squares_errors`.

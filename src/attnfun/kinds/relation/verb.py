@@ -42,14 +42,13 @@ def relation(
     multiplied out, in any number of variables), "polynomial" (the least rank of the next three), "chebyshev", "tensor"
     (products of the factors' features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats"
     (broken lines as ReLU units, one variable a side: kinks too) or "cross" (slices of the relation, measured and never
-    proved: status `sampled`). `accept`: "proved", or "sampled" to let auto fall back to "cross" wherever nothing was
-    proved; by default it does so where no tolerance of interest can be (see `build/ways`). `realise`: "attention"
-    (one head a tower; two layers past three variables, for relations that separate) or "mlp" (ReLU units; several
-    variables where they separate). `band`: for relations that jump (sums of sign() and continuous terms), which are
-    refused otherwise: the error is then within eps wherever the arguments of all signs are at least `band` in size;
-    `.band` has the measure of the rest, `.target` is the smooth relation that was met at eps/2, and no lower bound on
-    the rank is given.
-    `features_only=True` leaves the towers out: the certificate is then about the features as polynomials.
+    proved: status `sampled`). `accept`: "sampled" lets auto fall back to "cross" wherever nothing was proved; unless it
+    is given, such a relation is refused. `realise`: "attention" (one head a tower; two layers past three variables, for
+    relations that separate) or "mlp" (ReLU units; several variables where they separate). `band`: for relations that
+    jump (sums of sign() and continuous terms), which are refused otherwise: the error is then within eps wherever the
+    arguments of all signs are at least `band` in size; `.band` has the measure of the rest, `.target` is the smooth
+    relation that was met at eps/2, and no lower bound on the rank is given. `features_only=True` leaves the towers out:
+    the certificate is then about the features as polynomials.
     """
     from attnfun.kinds.relation.build.search import Ask
     from attnfun.kinds.relation.build.ways import find

@@ -20,12 +20,12 @@ the logit, and (2r + 8) least positive numbers by underflow. e = E + the largest
 **Softmax.** Model and constants of `rounding`, steps 3 to 5: a maximum, possibly a running one, is subtracted
 (2u · gap; past a gap of 720 a key has vanished, n e^−700 of the mass in all), exp errs by 4 ulp, once more for every
 further 64 keys: κ. All of it multiplies weights by e^{±(βe + κ)}, so the total variation distance is at most
-tanh((βe + κ)/2) (`retrieval_bounds`), and an average moves by that times the spread of its values. Numerator and
+tanh((βe + κ)/2) (`prove_bounds`), and an average moves by that times the spread of its values. Numerator and
 denominator are summed in any order and divided: 2g/(1 − g) max|V|, g = γ_{n+24+…}. The read-out multiplies by 1.
 
 No route but dense applies: without biases all lines of a head of rank 1 cross in one point, and windows need order.
 
-Everything else (winner weight, regret, β) is `retrieval_bounds` with the error e + κ/β. Nothing is assumed of the
+Everything else (winner weight, regret, β) is `prove_bounds` with the error e + κ/β. Nothing is assumed of the
 vectors: were they another relation's, θ would show it. Where features are functions of u(x) and v(y),
 |g(ũ, v') − g(u, v)| for u as a network computes it and v as NumPy does is added to e (`inner`).
 
@@ -76,7 +76,7 @@ class HeadError:
     assumed: tuple[str, ...] = ()
 
     def error(self, beta: float) -> float:
-        """e + κ/β, rounded up: what the formulas of `retrieval_bounds` take as the error of the scores."""
+        """e + κ/β, rounded up: what the formulas of `prove_bounds` take as the error of the scores."""
         return math.nextafter((self.score + self.kernel / beta) * (1 + 4 * _U), math.inf)
 
     def bound(self, keys: int, beta: float) -> RetrievalBound:

@@ -1,7 +1,7 @@
 """Method *sequence*: networks on n tokens, stage by stage, every coordinate against what its name means in the target.
 
 1. A gather head that writes the name of an aggregate is compared with that aggregate of the coordinates it names
-   (`gathering`); one that copies tokens is read from its weights: which token every token fetches, and how exactly.
+   (`prove_gathering`); one that copies tokens is read from its weights: which token every token fetches, how exactly.
 2. A network applied at token i must be G_i, the target's expression for what it writes, with every entry x_j replaced
    by the coordinate that holds token j at token i, and every aggregate by its coordinate if a stage has gathered it,
    else written out over all tokens. G_i comes from the stored target alone. The features may be anywhere in the box B

@@ -5,17 +5,15 @@ tokens of n points is 0-1 matrices. Sums over tokens are heads that attend to al
 is done with the sums, are heads over constant keys (`kinds/sequence/build.py`).
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from attnfun.kinds.sequence.verb import Found, first_of, requested, searched
-from attnfun.kinds.set.analysis import analyse
-from attnfun.kinds.set.network import SetNetwork
-from attnfun.kinds.set.pattern import FORMS, sequence_map
+from attnfun.kinds.sequence.verb import first_of, requested
+from attnfun.kinds.set.build import by_form, order
+from attnfun.kinds.set.pattern import FORMS
 from attnfun.kinds.set.target import SetFunction
 from attnfun.kinds.set.view import SetApproximant
-from attnfun.search import Proposal, Say
+from attnfun.search import Say
 
 
 def set_function(
@@ -38,25 +36,7 @@ def set_function(
     """
     asked = SetFunction.read(target, domain, points)
     request = requested(asked, FORMS, eps, method, dtype, seed)
-    forms = _order(asked) if method == "auto" else (method,)
-    ways = ((form, partial(_by, form, asked, request, max_keys, progress)) for form in forms)
+    forms = order(asked) if method == "auto" else (method,)
+    ways = ((form, partial(by_form, form, asked, request, max_keys, progress)) for form in forms)
     found, certificate = first_of(ways)
     return SetApproximant(asked, found.weights, certificate, request, found.told)
-
-
-def _by(form: Any, asked: SetFunction, request: Mapping[str, Any], max_keys: int, progress: Say | None) -> Found:
-    """The network of one form: that of its sequence map, by whatever method."""
-
-    def dress(proposal: Proposal) -> Proposal:
-        return Proposal(SetNetwork(form, proposal.weights), form, {"stages": proposal.construction})
-
-    return searched(asked, sequence_map(asked, form), request, "auto", max_keys, progress, dress)
-
-
-def _order(target: SetFunction) -> tuple[str, ...]:
-    found = analyse(target)[1]
-    if found is None:
-        return ("pairs",) if target.has_pairs else ("elements",)
-    if not target.has_pairs:
-        return ("elements", "power-sums")
-    return ("power-sums", "pairs") if len(found.forms()[0]) <= target.points else ("pairs", "power-sums")

@@ -1,14 +1,14 @@
 """Ternary relations as trilinear forms: sup |r(x, y, z) − Σ_i a_i(x) b_i(y) c_i(z)| from stored coefficients.
 
-Statement. With C the enclosed Chebyshev coefficients of r (`coefficients`), sup |r − C| ≤ e, and A, B, G the stored
-coefficients of a, b, c: |T_j| ≤ 1 gives sup |r − Σ a b c| ≤ e + Σ |C − Σ_i A_i ⊗ B_i ⊗ G_i|. In float64 the triple
-products of r terms are off by at most γ_{r+3} Σ_i ‖A_i‖₁‖B_i‖₁‖G_i‖₁.
+Statement. With C the enclosed Chebyshev coefficients of r (`relation/prove_coefficients.py`), sup |r − C| ≤ e, and A,
+B, G the stored coefficients of a, b, c: |T_j| ≤ 1 gives sup |r − Σ a b c| ≤ e + Σ |C − Σ_i A_i ⊗ B_i ⊗ G_i|. In float64
+the triple products of r terms are off by at most γ_{r+3} Σ_i ‖A_i‖₁‖B_i‖₁‖G_i‖₁.
 
 **Rounding** (part "rounding"; the operations are those of `Trilinear.run`): with s ≥ sup |a_i| and o the error of
-a_i computed (`coefficients.column_errors`), a product of p computed within δ, |p| ≤ S, and of a_i is off by
+a_i computed (`column_errors`), a product of p computed within δ, |p| ≤ S, and of a_i is off by
 δ(s + o) + S o + u (S + δ)(s + o), and the sum of r terms by γ_r Σ_i (S_i + δ_i) on top of Σ δ_i.
 
-Failure modes: those of `coefficients`.
+Failure modes: those of `relation/prove_coefficients.py`.
 """
 
 import math

@@ -34,7 +34,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from attnfun.errors import Infeasible, feasible
-from attnfun.kinds.function.build.plan import Construction, Plan, Request
+from attnfun.kinds.function.build.plan import Construction, Plan, Request, admitting
 from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import precision
 from attnfun.network import Axis, Head, Network, rounded
@@ -91,7 +91,8 @@ class Bernstein(Construction):
         if best is not None and d > 1:
             best = _axis_by_axis(request, best)
         least = min((s.keys for s in shapes), default=0) if best is None else best[0].keys
-        feasible(least <= request.max_keys, f"bernstein: {least:,} keys are needed, more than {request.max_keys:,}")
+        why = f"bernstein: {least:,} keys are needed, more than {request.max_keys:,}"
+        feasible(least <= request.max_keys, why, None if best is None else admitting(least))
         if best is None:
             why = f"bernstein: no degree up to {_DEGREE} with values that {request.dtype} can hold reaches "
             raise Infeasible(why + f"eps={request.eps:.3g} (a kink, a narrow feature or a nearby singularity)")

@@ -5,8 +5,7 @@ a tangent head on the range of its argument, accurate to ε_i (a g_i of two or t
 `compose_steps`); affine maps are linear and free, and so is the affine part of every g_i. Then the network's error is
 at most Σ_i S_i ε_i to first order, S_i the sensitivity of the output to step i, whatever the number of variables.
 Source: the composition of approximations is folklore (e.g. Yarotsky 2017 for ReLU networks); products by squares are
-due to the polarisation
-identity; the heads are those of `tangent`.
+due to the polarisation identity; the heads are those of `tangent`.
 Construction. Rewrites (`language/canonical.py`; sums under roots as squares, `compose_program`), the walk, ranges of
 all arguments, S_i from sampled slopes, ε_i = 0.9 ε/(N S_i), one fit a step; equal steps share a head; a step stands in
 the first layer in which its argument is known.

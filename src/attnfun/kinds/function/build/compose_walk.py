@@ -1,10 +1,9 @@
 """The walk of `compose`: from a target's graph to a program whose nonlinear steps are functions of one variable.
 
 A *program* is a graph for the same function in which some nodes φ are marked as heads, each with an argument node U: φ
-is a
-function of U alone, and U is affine in the variables and in other heads. The walk visits the target bottom up; affine
-operations are free, every other node has a short list of alternatives, and the one with the fewest estimated keys, then
-the fewest layers, is taken:
+is a function of U alone, and U is affine in the variables and in other heads. The walk visits the target bottom up;
+affine operations are free, every other node has a short list of alternatives, and the one with the fewest estimated
+keys, then the fewest layers, is taken:
 
     fuse        φ = g(u) for a node u through which all paths to the variables pass (a dominator)
     fuse log    the same where u is a positive monomial: φ = g(exp(L)), L = Σ p_i log x_i

@@ -11,8 +11,8 @@ is within O(Δ) of clip(y, a, b) for every y, however far outside [a, b], whatev
 points add up to the same with Δ of order (b − a)/(nH).
 Source: Hu, Liu, Chen, Wu, Liu, "Universal Approximation with Softmax Attention" (arXiv 2504.15956), the two
 interpolation theorems; the weights are derived anew, and no bound is the paper's unless it is called "published".
-Construction. Three variants, see `unary/grid.py`: `published` (points a + k(b − a)/p; many heads: midpoints, end caps
-of value 0), `inclusive` (both ends are points), `optimal` (the same at the temperature of the least error; many heads:
+Construction. Three variants, see `unary/grid.py`: "published" (points a + k(b − a)/p; many heads: midpoints, end caps
+of value 0), "inclusive" (both ends are points), "optimal" (the same at the temperature of the least error; many heads:
 each truncates its own stretch). Targets that are affine plus multiples of clip, relu, abs, max, min of affine forms
 become such units (`broken_lines`), one head each; nested ones stand in later layers. Tolerances E_i minimise Σ keys
 under Σ S_i E_i = ε, S_i the sensitivities: E_i ∝ (width_i/S_i)^{1/2}.

@@ -7,12 +7,11 @@
 | S = β h² | sharpness: the logit gap between neighbours at a cell's centre |
 
 Statement. With logits β_k(2 v_jk x_k − v_jk²) the cells {x : key j is largest} are the boxes around the v_j; as β grows
-the head tends to the
-step function f(v_cell(x)), and for continuous f its error to the oscillation of f over half a cell.
+the head tends to the step function f(v_cell(x)), and for continuous f its error to the oscillation of f over half a
+cell.
 Source: Liu, Hu, Song, Liu, "Attention Mechanism, Max-Affine Partition, and Universal Approximation" (arXiv 2504.19901):
-one head, self- and
-cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived anew, per axis, on the
-centred box.
+one head, self- and cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived
+anew, per axis, on the centred box.
 Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows
 the sampled oscillation, axis by axis.
 Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells and what rounded

@@ -16,6 +16,8 @@ from attnfun.language.function import Function
 from attnfun.network import Head, Labels, Layer, Network, rounded
 
 REALISATIONS = ("attention", "mlp")
+MOST_KEYS = 4_000_000
+"""The most keys of a request that names no limit."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Request:
     norm: float
     dtype: str
     seed: int = 0
-    max_keys: int = 4_000_000
+    max_keys: int = MOST_KEYS
     max_layers: int | None = None
     max_heads: int | None = None
     max_rank: int | None = None
@@ -96,14 +98,21 @@ class Plan:
         nearest: Callable[[int], Mapping[str, Any]] | None = None,
         **more: bool,
     ) -> Plan:
-        """The plan of steps that were fitted; Infeasible, with the `nearest` request, where their keys are too many."""
+        """The plan of steps that were fitted; Infeasible where their keys are too many, with the `nearest` request or
+        the limit that would admit them.
+        """
         keys = sum(fit.keys for fit in fits)
         if keys > request.max_keys:
             what = "ReLU units" if request.realise == "mlp" else "keys"
             why = f"{construction}: {keys:,} {what} would be needed, more than {request.max_keys:,}"
-            raise Infeasible(why, nearest and nearest(keys))
+            raise Infeasible(why, admitting(keys) if nearest is None else nearest(keys))
         heads, largest = sum(fit.count for fit in fits), max(fit.max_value for fit in fits)
         return cls(construction, keys, heads, layers, rank, largest, data, story, **more)
+
+
+def admitting(keys: int) -> dict[str, int] | None:
+    """The limit that would admit so many keys, where that is one to offer."""
+    return {"max_keys": keys} if keys <= MOST_KEYS else None
 
 
 class Construction(Protocol):

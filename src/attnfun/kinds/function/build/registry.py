@@ -3,6 +3,7 @@
 `choose`, or auto: plan every construction, take the smallest plan, and say why.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +51,8 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
         except Infeasible as why:
             request = replace(request, refused=(*request.refused, name))
             reasons[name] = str(why)
-            nearest = nearest or why.nearest
+            offered = [one for one in (nearest, why.nearest) if one]
+            nearest = min(offered, key=lambda one: one.get("max_keys", math.inf), default=None)
             continue
         what = ("blocks", "units") if request.realise == "mlp" else ("heads", "keys")
         reasons[name] = f"{name}: layers {plan.layers}, {what[0]} {plan.heads}, {what[1]} {plan.keys:,}"

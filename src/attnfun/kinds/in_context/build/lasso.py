@@ -29,7 +29,7 @@ import numpy as np
 from attnfun.kinds.in_context.build.richardson import choose
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
-from attnfun.network.blocks import GAP, Stream
+from attnfun.network.named_coordinates import GAP, Stream
 
 _UNITS = ("y", "prediction", "one", "data", "solver", "null")
 _BETA = {"float64": 2.0**48, "float32": 2.0**20}

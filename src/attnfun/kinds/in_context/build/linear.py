@@ -34,7 +34,7 @@ from attnfun.kinds.in_context.build.richardson import Scales, choose, few_bits, 
 from attnfun.kinds.in_context.prove_class import gain
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
-from attnfun.network.blocks import GAP, Array, Stream
+from attnfun.network.named_coordinates import GAP, Array, Stream
 
 _UNITS = ("y", "prediction", "one", "data", "sign", "solver")
 _TYPICAL = 0.125  # of the largest logits of a class are those of a typical prompt

@@ -30,7 +30,7 @@ from attnfun.kinds.in_context.build.lasso import SLACK, iterations_for, rounding
 from attnfun.kinds.in_context.build.richardson import choose
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork, rounded
-from attnfun.network.blocks import GAP, Stream
+from attnfun.network.named_coordinates import GAP, Stream
 
 _UNITS = ("y", "prediction", "one", "data", "p", "solver", "null")
 

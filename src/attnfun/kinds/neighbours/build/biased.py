@@ -18,7 +18,7 @@ from attnfun.kinds.neighbours import pattern, sphere
 from attnfun.kinds.neighbours.bounds import LOSS, biased_error
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.network import TokenNetwork
-from attnfun.network.blocks import GAP
+from attnfun.network.named_coordinates import GAP
 
 _LOSS = 4 * LOSS
 

@@ -33,7 +33,7 @@ from attnfun.kinds.neighbours.bounds import LOSS, full_rank_error
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.language.domain import Array
 from attnfun.network import TokenNetwork
-from attnfun.network.blocks import GAP
+from attnfun.network.named_coordinates import GAP
 
 MOST_BETA = 1e12
 

@@ -12,9 +12,9 @@ Derivation. sign(q·z) sign(q·y) = sign(z·y) unless q falls between the two hy
 point, |x_1−x_2|² away, whose mean 2 is independent of all signs.
 Size: 2 layers, H + 1 heads; rank 2 in layer 1 (1 in cross-attention: the second shuts the query out), 1 in layer 2.
 Bound: none is proved of the drawn directions. The integral is the mean over draws, and the network is one draw: its own
-error differs from it, and is measured. Closed approximation
-1 − arctan((π/2)√(d/H))/π; the error is about √(d/H), so ε costs about d/ε² heads. "H above d²" is exponentially good
-only given a margin |t| of order 1/√d (`accuracy(..., margin)`).
+error differs from it, and is measured. Closed approximation 1 − arctan((π/2)√(d/H))/π; the error is about √(d/H), so ε
+costs about d/ε² heads. "H above d²" is exponentially good only given a margin |t| of order 1/√d (`accuracy(...,
+margin)`).
 Failure mode: near ties, which have density √(2d/π), are decided by chance.
 """
 
@@ -28,7 +28,7 @@ from attnfun.kinds.neighbours.measure import OVER_DRAWS, Prediction
 from attnfun.kinds.neighbours.pattern import HARD, look_up, looking, pointing
 from attnfun.language.domain import Array
 from attnfun.network import TokenNetwork
-from attnfun.network.blocks import GAP, Stream
+from attnfun.network.named_coordinates import GAP, Stream
 
 
 def directions(dim: int, heads: int, seed: int) -> Array:

@@ -33,7 +33,7 @@ from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.kinds.neighbours.pattern import HARD, looking, pointing
 from attnfun.language.domain import Array
 from attnfun.network import TokenNetwork
-from attnfun.network.blocks import Stream
+from attnfun.network.named_coordinates import Stream
 
 SAMPLERS = ("same", "independent", "compromise")
 _SOFT = (0.3, 30.0)  # log-uniform inverse temperatures of soft heads, times √d

@@ -24,7 +24,7 @@ from attnfun.kinds.neighbours.bounds import scores_error
 from attnfun.kinds.neighbours.build import full_rank
 from attnfun.kinds.neighbours.measure import Prediction
 from attnfun.network import TokenNetwork
-from attnfun.network.blocks import GAP
+from attnfun.network.named_coordinates import GAP
 
 SCORE_ERROR = 1e-9  # η
 

@@ -10,11 +10,10 @@ Derivation. Head k puts out F(1), F(r) = Σ v_j e^{r a_j}/Σ e^{r a_j}, v = (1, 
 F(0) = 0, F'(0) = (a_1 − a_2)/3, and F'' = E[(v−Ev)(a−Ea)²] for softmax weights, at most 2 Var a ≤ 2 (β y_k)², for a
 spreads over at most 2β|y_k|. So |F(1) − F'(0)| ≤ β² y_k², and over all heads at most β² Σ y_k² = β².
 Size: 2 layers, d + 1 heads, every one of rank 1, no mask; width 2d + 4.
-Bound (proved, real arithmetic): the scratch is −(β/3)(τ + B), τ = ⟨x_1−x_2, y⟩, |B| ≤ 3β; `bounds.tally_error` with
-δ = 50/sharpness. To first order (computed) P(wrong) is
-∫ f² E|B| and the error ∫ f² E|x_1−x_2|²|B| at ties τ = 0, B ≈ (β/6) Σ y_k² (x_1k² − x_2k²): means over 20,000 drawn
-ties, where x_1 and x_2 have the same score, of density f²/∫f². Over all points B has the standard deviation
-(β/6) √(8(d−1))/(d(d+2)).
+Bound (proved, real arithmetic): the scratch is −(β/3)(τ + B), τ = ⟨x_1−x_2, y⟩, |B| ≤ 3β; `bounds.tally_error` with δ =
+50/sharpness. To first order (computed) P(wrong) is ∫ f² E|B| and the error ∫ f² E|x_1−x_2|²|B| at ties τ = 0, B ≈ (β/6)
+Σ y_k² (x_1k² − x_2k²): means over 20,000 drawn ties, where x_1 and x_2 have the same score, of density f²/∫f². Over all
+points B has the standard deviation (β/6) √(8(d−1))/(d(d+2)).
 Failure mode: the scratch is of size β/√d and must be resolved: in float64 rounding costs about 48 d u/β on τ.
 """
 

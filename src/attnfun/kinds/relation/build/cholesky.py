@@ -1,9 +1,9 @@
 """Features by pivoted Cholesky: greedy interpolation of a positive semidefinite kernel.
 
 Statement: with K the kernel at the Chebyshev nodes and d its diagonal, take i = argmax d, column
-(K_·i − G Gᵀ_·i)/sqrt(d_i), subtract its square from d, and repeat. After r steps
-K − G Gᵀ is positive semidefinite, so its largest entry is on the
-diagonal. The columns of G are values of functions at the nodes; their Chebyshev coefficients are the features.
+(K_·i − G Gᵀ_·i)/sqrt(d_i), subtract its square from d, and repeat. After r steps K − G Gᵀ is positive semidefinite, so
+its largest entry is on the diagonal. The columns of G are values of functions at the nodes; their Chebyshev
+coefficients are the features.
 Source: Fine and Scheinberg 2001; Harbrecht, Peters and Schneider 2012 for the trace bound.
 Size: one feature a pivot. Bound: the diagonal, proved off the nodes too (`prove_features`, *diagonal*).
 Failure mode: a kernel that is not positive semidefinite ends the recursion early.

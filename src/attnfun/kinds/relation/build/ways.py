@@ -1,12 +1,13 @@
 """Which way a relation is met: separable terms, features that are polynomials, soft cells, or slices, only measured.
 
-Order of `auto`: the relation's own separable terms where it is a finite sum of them (`terms`) and no
-fewer features can be had or were found with polynomials (`search`); where the relation has no table of
-coefficients (a kink, too many variables) soft cells, proved; where these are out of reach and `accept` allows it
-slices, `sampled`.
-By default slices are allowed where no tolerance of interest can be proved: a smooth relation of too many variables, or
-cells that would not even tell the relation from a constant. A relation in few variables with a kink, or with a root or
-an arcsine that may be singular at an end of its domain, is refused, with the nearest eps that can be proved.
+Order of `auto`: the relation's own separable terms where it is a finite sum of them (`terms`) and no fewer features
+can be had or were found with polynomials (`search`); where the relation has no table of coefficients (a kink, too many
+variables) soft cells, proved; where these are out of reach and accept="sampled" asks for it slices, `sampled`.
+
+Without that request such a relation is refused. Where no tolerance of interest can be proved (a smooth relation of too
+many variables, or cells that would not even tell the relation from a constant) the refusal offers accept="sampled",
+once slices were seen to do. A relation in few variables with a kink, or with a root or an arcsine that may be singular
+at an end of its domain, is refused with the nearest eps that can be proved.
 """
 
 import math
@@ -87,7 +88,10 @@ def find(ask: Ask) -> Way:
             raise Infeasible(f"{why}; {refused}", closest or refused.nearest) from None
     if ask.accept is None:
         refuse_many_terms(asked)
-    return _measured(ask, f"{why}; soft cells are {OUT}")
+    found = _measured(ask, f"{why}; soft cells are {OUT}")
+    if ask.accept is None:
+        raise Infeasible(f"{found[1].reason}; accept='sampled' is content with that", {"accept": "sampled"})
+    return found
 
 
 def _met(ask: Ask, proposals: Proposals) -> Way:

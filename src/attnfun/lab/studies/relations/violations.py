@@ -4,27 +4,27 @@ Claim. Where a relation is discontinuous, not positive definite (for one tower),
 approximation by inner products of networks is no longer guaranteed, and its error cannot be controlled.
 
 Source. Altabaa and Lafferty 2024, arXiv 2402.08856: the assumptions of sections 2 and 3. The witnesses, the lower
-bounds and the mends are our own derivations.
+bounds and the fixes are our own derivations.
 
 What the failure of each assumption does: a jump, a kernel that is not positive, no end of the domain.
 
 For every violation a witness that is checked, a lower bound on the error of any features of the kind in question,
-trained networks, which must stay above it, and the mend that is left.
+trained networks, which must stay above it, and the fix that is left.
 
 A full run takes two minutes of CPU.
 
 Columns.
     part: the assumption that fails
-    way: witness, learned, mended (a band, signs) or constructed
+    way: witness, learned, fixed (a band, signs) or constructed
     case: the relation
-    size: hidden units (learned, jump), band δ (mended, jump), half-width W (not compact)
+    size: hidden units (learned, jump), band δ (fixed, jump), half-width W (not compact)
     seed: of the random start
     rank: features
     error: sup error: measured on a fine grid; at a jump the limit from both sides
-    proved: bound proved for the mend (for a band: outside it)
+    proved: bound proved for the fix (for a band: outside it)
     least: proved: no continuous scores, no self inner product, or no features of this rank are nearer
     rank_lower: features that any method needs for 0.01, proved
-    checked: the witness was asked again and stands; or the mend is proved
+    checked: the witness was asked again and stands; or the fix is proved
 """
 
 from typing import Any
@@ -46,10 +46,10 @@ WIDE = "exp(-(x - y)**2)"
 def units(size: Size) -> list[Unit]:
     jump, signed, wide = ({"part": part} for part in PARTS)
     learned = {"way": "learned", "seed": range(size["seeds"]), "steps": size["steps"], "rank": size["rank"]}
-    made = crossed(**jump, way="witness", case=JUMP) + crossed(**jump, way="mended", case=JUMP, size=size["bands"])
+    made = crossed(**jump, way="witness", case=JUMP) + crossed(**jump, way="fixed", case=JUMP, size=size["bands"])
     made += crossed(**jump, case=JUMP, size=size["widths"], **learned)
     for case in size["signed"]:
-        made += crossed(**signed, way=("witness", "mended"), case=case)
+        made += crossed(**signed, way=("witness", "fixed"), case=case)
         made += crossed(**signed, case=case, **learned) if case != SLIGHT else []
     for half in size["halves"]:
         made += crossed(**wide, way="constructed", case=WIDE, size=half)
@@ -90,7 +90,7 @@ def _jump(unit: Unit) -> Row:
         except af.Infeasible:
             refused = True
         return {"least": half_jump(target), "checked": refused}
-    if unit["way"] == "mended":
+    if unit["way"] == "fixed":
         found = af.relation(JUMP, *sides, 1e-2, band=unit["size"])
         away = np.abs(X - X.T) >= unit["size"] * (1 + 1e-12)
         error = float(np.abs(found(X, X) - np.sign(X - X.T))[away].max())
@@ -103,7 +103,7 @@ def _jump(unit: Unit) -> Row:
 def _not_positive(unit: Unit) -> Row:
     target = _target(unit["case"], symmetric=True)
     asked = (unit["case"], {"x": (0, 1)}, {"y": (0, 1)}, 1e-2)
-    if unit["way"] == "mended":
+    if unit["way"] == "fixed":
         found = af.relation(*asked, symmetric=True, signed=True)
         return {**built_row(target, found), "checked": _proved(found)}
     try:
@@ -132,7 +132,7 @@ def _wide(unit: Unit) -> Row:
 def judge(table: Rows) -> Verdict:
     """Holds where every witness is checked, nothing trained beats its lower bound, and rank grows with the domain.
 
-    With limits where a mend is not proved. Refuted where something beats a bound or a violation does no harm.
+    With limits where a fix is not proved. Refuted where something beats a bound or a violation does no harm.
     """
     who, learned = "{part}, {case} ({way}) ", table.where(way="learned")
     faults = table.above("least", "error").say(who + "beats its lower bound")
@@ -147,14 +147,14 @@ def judge(table: Rows) -> Verdict:
             f"A jump: no continuous scores come nearer to {JUMP} than {jumps[0]['least']:g}, and {len(jumps)} trained "
             f"pairs of towers are {jumps.span('error', '.3g')} off."
         )
-    mends = table.where(way="mended")
-    if bands := mends.where(part="discontinuous").say("{rank} (δ = {size:g})"):
+    fixes = table.where(way="fixed")
+    if bands := fixes.where(part="discontinuous").say("{rank} (δ = {size:g})"):
         words.append(f"Left out a band around it, ranks are {', '.join(bands)}.")
     for case, rows in learned.where(part="not positive").by("case"):
-        mend = mends.where(part="not positive", case=case).say("{rank} features are proved to {proved:.2g}")
+        fix = fixes.where(part="not positive", case=case).say("{rank} features are proved to {proved:.2g}")
         words.append(
             f"{case}: every self inner product is {rows[0]['least']:.3g} off or more, trained ones "
-            f"{rows.span('error', '.3g')}; with signs {', '.join(mend)}."
+            f"{rows.span('error', '.3g')}; with signs {', '.join(fix)}."
         )
     slight = table.where(way="witness", case=SLIGHT)
     words += slight.that(lambda row: row["least"]).say("A violation of 1e-10 is seen too (distance {least:.2g}).")
@@ -167,10 +167,10 @@ def judge(table: Rows) -> Verdict:
         if there := learned.where(part="not compact", size=last["size"]):
             off = f"{there[0]['rank']} trained features are {min(there.of('error')):.2g} off there"
             words.append(f"{off} (none do better than {there[0]['least']:.2g}).")
-    mends = table.where(way=("mended", "constructed"))
-    fine = not mends.above("error", "proved") and all(row["checked"] is True for row in mends)
-    limit = "" if fine else "Each assumption is needed; a mend could not be proved."
-    return decided(words, faults, limit, "Each assumption is needed, and each has a mend at a price.")
+    fixes = table.where(way=("fixed", "constructed"))
+    fine = not fixes.above("error", "proved") and all(row["checked"] is True for row in fixes)
+    limit = "" if fine else "Each assumption is needed; a fix could not be proved."
+    return decided(words, faults, limit, "Each assumption is needed, and each has a fix at a price.")
 
 
 def draw(table: Rows) -> Any:
@@ -180,7 +180,7 @@ def draw(table: Rows) -> Any:
     rows = parts.get(("discontinuous", "learned"), empty)
     curve(jump, rows, "size", "error", "x", label="trained, each seed", **trained)
     level(jump, rows, "least", color=BOUND, ls="--", lw=1, label="no continuous scores below")
-    note = ", ".join(parts.get(("discontinuous", "mended"), empty).say("{size:g}: {rank}"))
+    note = ", ".join(parts.get(("discontinuous", "fixed"), empty).say("{size:g}: {rank}"))
     texts = (f"rank proved outside a band δ: {note}", "hidden units a tower", "sup error")
     shape = {"xticks": rows.distinct("size"), "ylim": (0, 2.2), "legend": "lower left"}
     labelled(jump, "A jump: sign(x − y)", *texts, log="x", **shape)
@@ -195,7 +195,7 @@ def draw(table: Rows) -> Any:
     least = seen.where(way="witness")
     ends = ([at(row) + far for row in least] for far in (-0.25, 0.25))
     signed.hlines(least.of("least"), *ends, ls="--", color=BOUND, label="one tower: proved least")
-    curve(signed, seen.where(way="mended"), at, "proved", "o", color=NETWORKS[0], label="with signs, proved")
+    curve(signed, seen.where(way="fixed"), at, "proved", "o", color=NETWORKS[0], label="with signs, proved")
     shape = {"xticks": cases, "ylim": (1e-6, 5), "xlim": (-0.6, len(cases) - 0.4), "legend": "lower left"}
     labelled(signed, "Not positive", "⟨φ(x), φ(y)⟩ cannot, ⟨φ(x), Jφ(y)⟩ can", y="sup error", log="y", **shape)
     rows = parts[("not compact", "constructed")]
@@ -215,7 +215,7 @@ def draw(table: Rows) -> Any:
 STUDY = described(
     __name__,
     needs=("torch",),
-    speaks_of={"way": ("witness", "learned", "mended", "constructed"), "part": PARTS},
+    speaks_of={"way": ("witness", "learned", "fixed", "constructed"), "part": PARTS},
     steps=(12, 600, 1500),
     rank=(6, 8, 8),
     seeds=(1, 3, 4),

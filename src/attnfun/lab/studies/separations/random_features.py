@@ -10,7 +10,7 @@ How near do random rank-1 heads with the best weights come to the lower bound, a
 
 Hard heads T = sign(k·z) sign(q·y) with k = q, independent, or at a uniform cosine ("compromise"); the best weights and
 their error in closed form, no sampling of points: with G_ij = (4/π²) asin⟨k_i, k_j⟩ asin⟨q_i, q_j⟩ and
-b_h = E[sign(⟨z, y⟩) T_h] (`constructions.neighbours.random_heads`) the heads themselves have the Gram matrix
+b_h = E[sign(⟨z, y⟩) T_h] (`kinds.neighbours.build.random_heads`) the heads themselves have the Gram matrix
 C = (G + 11ᵀ)/2 and the products (b + 1)/2 with the target, and the error is 1 − ¼ (b+1)ᵀC⁻¹(b+1); with one more head
 that averages, ½ (1 − bᵀG⁻¹b).
 

@@ -201,7 +201,7 @@ def _untuned(p: Problem, pieces: Pieces) -> Candidate:
 
 
 def hopeless(p: Problem, c: Candidate) -> bool:
-    """Good but for rounding, and that by far: more keys would not mend it (in float32 they might)."""
+    """Good but for rounding, and that by far: more keys would not help (in float32 they might)."""
     return p.dtype == "float64" and c.error <= 0.5 * p.eps and c.rounding > 2 * p.eps
 
 

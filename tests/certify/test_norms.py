@@ -14,7 +14,7 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Status
 from attnfun.certify.exact import network_at
-from attnfun.certify.pinned import Component, Pinned, norm_shift, prove_pinned, root_slope
+from attnfun.certify.norms import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.prove import prove

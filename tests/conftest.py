@@ -6,6 +6,7 @@ read when NumPy and torch are first imported, so they come before any other impo
 
 from __future__ import annotations
 
+import gc
 import os
 
 for _pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -18,6 +19,13 @@ from hypothesis import settings  # noqa: E402
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected lives until the end: the garbage collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

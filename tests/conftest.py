@@ -30,14 +30,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the seeds of a test the first third is quick, the rest is slow."""
+    """Of the seeds of a test the first quarter is quick, the rest is slow."""
     seeded: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if "seed" in getattr(getattr(item, "callspec", None), "params", ()):
             seeded[item.nodeid.partition("[")[0]].append(item)
     for cases in seeded.values():
         seeds = sorted({item.callspec.params["seed"] for item in cases})  # type: ignore[attr-defined]
-        quick = seeds[: -(-len(seeds) // 3)]
+        quick = seeds[: -(-len(seeds) // 4)]
         for item in cases:
             if item.callspec.params["seed"] not in quick:  # type: ignore[attr-defined]
                 item.add_marker(pytest.mark.slow)

@@ -1,4 +1,4 @@
-"""Which cases of a test are quick: a few of a list, a few of a product, a third of what is drawn at random.
+"""Which cases of a test are quick: a few of a list, a few of a product, a quarter of what is drawn at random.
 
 Every claim keeps quick cases. `make test-slow` runs all the others.
 """
@@ -28,8 +28,8 @@ def _values(case: Any) -> tuple[Any, ...]:
 
 
 def drawn(many: int) -> Callable[[Any], Any]:
-    """A property test that draws a third of `many` examples in the quick run, and all of them in `make test-slow`."""
-    count = many if THOROUGH else math.ceil(many / 3)
+    """A property test that draws a quarter of `many` examples in the quick run, and all of them in `make test-slow`."""
+    count = many if THOROUGH else math.ceil(many / 4)
     examples = settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
     return lambda test: pytest.mark.drawn(examples(test))
 

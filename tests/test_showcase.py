@@ -26,9 +26,9 @@ FRANKE = (
     [
         ("sin(3*x)+cos(2*y)*exp(x*y)", "x=-1:1;y=-1:1", 1e-6, "bernstein", 250, 1.6),
         ("sin(3*x)", "x=-1:1", 1e-9, "auto", 20, 1.3),
-        (FRANKE, "x=0:1;y=0:1", 1e-6, "bernstein", 1000, 1.6),
+        pytest.param(FRANKE, "x=0:1;y=0:1", 1e-6, "bernstein", 1000, 1.6, marks=pytest.mark.slow),
         (FRANKE, "x=0:1;y=0:1", 1e-6, "auto", 1000, 1.6),
-        ("sin(x)+y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-6, "bernstein", 1500, 2.0),
+        pytest.param("sin(x)+y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-6, "bernstein", 1500, 2.0, marks=pytest.mark.slow),
         ("sin(x)+y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-6, "auto", 1500, 2.0),
     ],
     ids=["sin+cos*exp", "sin(3x)", "Franke, one head", "Franke", "three variables, one head", "three variables"],

@@ -38,7 +38,7 @@ from certify.hunting import (
     worst_error,
     zero_network,
 )
-from products import few
+from products import THOROUGH, few
 from stored import load, save
 
 SPIKE = "exp(-((x - 0.123456)*1e4)**2)"
@@ -181,7 +181,7 @@ def test_bit_flips_are_never_proved_past_the_worst_error(which: str, request: py
     arrays = dict(net.network.arrays())
     seen: dict[Status, int] = {}
     for number, (name, index, bit) in enumerate(_flips(net.network)):
-        if number % 4:
+        if number % (4 if THOROUGH else 12):
             continue
         changed = flip(arrays[name], index, bit)
         if not np.isfinite(changed).all():
@@ -236,7 +236,7 @@ def test_tampered_weights_of_two_variables(plane: af.Approximant, name: str, cha
         assert certificate.status not in BOUNDS
 
 
-@pytest.mark.parametrize("tau", [1e3, 1e6, 1e12, 1e300])
+@pytest.mark.parametrize("tau", few([1e3, 1e6, 1e12, 1e300], 2))
 def test_huge_slopes(tau: float) -> None:
     f = function("0.5")
     network = line_network([0.0, tau, 2 * tau], [0.0, 0.7, 0.0], [0.0, 0.5, 1.0])

@@ -138,7 +138,7 @@ def test_norms_are_proved(name: str) -> None:
     assert np.abs(net(X) - true).max() <= net.certificate.error[1]
 
 
-@pytest.mark.parametrize(("name", "size"), few(product(TARGETS, [1e-13, 1e-9, 1e-5]), 3))
+@pytest.mark.parametrize(("name", "size"), few(product(TARGETS, [1e-13, 1e-9, 1e-5]), 1))
 def test_spoilt_squares(name: str, size: float) -> None:
     """One value of one square off: what is pinned no longer is, and the bound knows."""
     net = compiled(name)

@@ -22,6 +22,7 @@ import attnfun as af
 from attnfun.cli import application, derive, main, shield
 from attnfun.cli.render import Grid, Whole, number, page
 from attnfun.kinds import Command, commands, known
+from products import few
 
 RUN = [sys.executable, "-c", "import sys; from attnfun.cli import main; sys.exit(main())"]
 
@@ -108,7 +109,7 @@ def pages(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return found
 
 
-@pytest.mark.parametrize("line", REQUESTS)
+@pytest.mark.parametrize("line", few(REQUESTS, 14))
 def test_no_number_is_cut_on_a_narrow_screen(
     line: str, room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

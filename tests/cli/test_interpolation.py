@@ -27,7 +27,7 @@ def test_json_is_one_object_with_a_row_for_every_network(capsys: pytest.CaptureF
         assert row["keys"] == row["points"] * row["heads"]
 
 
-@pytest.mark.parametrize("heads", [(), ("--heads", "2,3")])
+@pytest.mark.parametrize("heads", [pytest.param((), marks=pytest.mark.slow), ("--heads", "2,3")])
 def test_the_picture_shows_the_rate(heads: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "rates.png"

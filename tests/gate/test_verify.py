@@ -17,6 +17,7 @@ from attnfun.certify.verdict import status_of
 from attnfun.cli import main
 from attnfun.network import sealed
 from gate.kinds import KINDS, all_numbers, nothing, resealed, without_eps
+from products import few
 
 PROVABLE = [name for name, kind in KINDS.items() if not kind.refused]
 COMPARED = [name for name, kind in KINDS.items() if kind.target is not None]
@@ -49,7 +50,7 @@ def test_a_bound_is_proved_only_of_an_eps_that_it_meets() -> None:
             assert hoped is (af.Status.CONDITIONAL if found is af.Status.PROVED else found)
 
 
-@pytest.mark.parametrize("name", PROVABLE)
+@pytest.mark.parametrize("name", few(PROVABLE, 9))
 def test_weights_that_do_nothing_are_never_proved(name: str, files: dict[str, Path], tmp_path: Path) -> None:
     """Neither by the file's own eps nor by deleting what was asked for; the command line does not exit with 0."""
     kind, out = KINDS[name], tmp_path / "zero.safetensors"
@@ -86,7 +87,7 @@ def met_by(name: str) -> af.Status:
     return af.Status.PROVED if KINDS[name].proved else af.Status.SAMPLED
 
 
-@pytest.mark.parametrize("name", PROVABLE)
+@pytest.mark.parametrize("name", few(PROVABLE, 9))
 def test_the_verdict_is_about_the_eps_that_is_hashed_or_given(
     name: str, files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

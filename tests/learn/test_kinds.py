@@ -69,7 +69,7 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("name", few(MAKE, 5))
 def test_every_network_is_trained_at_random_and_compared_with_itself(name: str, tmp_path: Path) -> None:
     net = built(name)
     learned = af.train(net, **QUICK, seed=3)

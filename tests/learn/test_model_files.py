@@ -15,6 +15,7 @@ from attnfun.kinds.in_context.target import InContextTask
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.learn import SampledTask
 from attnfun.network import TokenArchitecture, sealed
+from products import few
 
 torch = pytest.importorskip("torch")
 
@@ -85,7 +86,7 @@ def trained(name: str) -> Any:
     return MAKE[name][0]()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("name", few(MAKE, 6))
 def test_a_file_gives_the_trained_model_back(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learned, path = trained(name), tmp_path / "m.safetensors"
     learned.save(path)

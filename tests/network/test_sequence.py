@@ -15,6 +15,7 @@ from attnfun.kinds.sequence.network import Apply, Gather, GatherHead, SequenceNe
 from attnfun.kinds.sequence.prove import probes
 from attnfun.kinds.sequence.tokens import to_tokens
 from attnfun.network.store import fingerprint
+from products import few
 
 LINE = {"x": (-1.0, 1.0)}
 PLANE = {"x": (0.2, 1.7), "y": (-1.0, 0.5)}
@@ -51,7 +52,7 @@ def built() -> dict[str, Any]:
 NAMES = [*CASES, *(f"{name} in float32" for name in SINGLE)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, 9))
 def test_plain_self_attention_is_the_same_network(name: str, built: dict[str, Any]) -> None:
     net = built[name]
     literal = net.literal()

@@ -105,7 +105,7 @@ CASES: dict[str, Callable[[], Drawn]] = {
 }
 
 
-@pytest.mark.parametrize("name", few(CASES, 6))
+@pytest.mark.parametrize("name", few(CASES, 3))
 def test_everything_can_be_drawn(name: str, tmp_path: Path) -> None:
     page = figure(CASES[name]())  # laid out, not yet pixels
     assert all(ax.has_data() or ax.texts for ax in page.axes)

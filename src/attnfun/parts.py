@@ -6,6 +6,7 @@
 | what judges them | `af.parts.prove` for functions, `af.parts.error_lower`, `af.parts.measured_error` |
 | a file that is written whole or not at all | `af.parts.write_whole` |
 | how a missing module is installed | `af.parts.how_to_install` |
+| a bound in words, rounded to the safe side | `af.parts.at_most`, `af.parts.at_least` |
 """
 
 from attnfun.errors import how_to_install
@@ -29,8 +30,17 @@ from attnfun.kinds.sequence.examples import example as sequence_example
 from attnfun.kinds.sequence.examples import relu_network
 from attnfun.kinds.sequence.network import embedded, sequence_embedding
 from attnfun.language.circle import circle
+from attnfun.language.numbers import at_least, at_most
 
 __all__ = ["Grid", "Request", "build_grid", "interpolated", "measured_error", "prove", "sequence_example"]
 __all__ += ["relu_network", "embedded", "sequence_embedding", "error_lower", "section", "checked_witness", "curve_keys"]
 __all__ += ["curve_query", "least_norm_query", "circle", "pair_gap", "null_logit", "vote_accuracy", "overlap"]
-__all__ += ["random_directions", "sign_coefficients", "uniform_points", "write_whole", "how_to_install"]
+__all__ += [
+    "random_directions",
+    "sign_coefficients",
+    "uniform_points",
+    "write_whole",
+    "how_to_install",
+    "at_least",
+    "at_most",
+]

@@ -11,6 +11,7 @@ from typing import Any
 
 from attnfun.errors import DamagedFile, intact
 from attnfun.language.brief import Brief
+from attnfun.language.numbers import at_least, at_most
 from attnfun.network.claim import MEAN_SQUARE, Claim
 
 
@@ -120,13 +121,13 @@ class Certificate(Brief):
         low, high = self.error
         asked = "no eps was asked for" if self.eps is None else f"eps was {self.eps:.4g}"
         if self.status is Status.REFUTED:
-            return f"{self.heading}: the error is {low:.4g} at a point of the domain; {asked}."
+            return f"{self.heading}: the error is at least {at_least(low)} at a point of the domain; {asked}."
         if not (self.bounds or self.measured) or math.isinf(high):
             return f"{self.heading}: {(self.reason or self.status.meaning).rstrip('.')}."
         if self.measured:
             return f"{self.heading}: {self.norm_name} of about {high:.4g} was measured, which is not a bound."
-        seen = f", and {low:.4g} is reached" if low > 0 else ""
-        return f"{self.heading}: the {self.norm_name} is at most {high:.4g}{seen}; {asked}."
+        seen = f", and {at_least(low)} is reached" if low > 0 else ""
+        return f"{self.heading}: the {self.norm_name} is at most {at_most(high)}{seen}; {asked}."
 
     @property
     def norm_name(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnfun.certify.certificate import Certificate, Status
+from attnfun.language.numbers import at_most
 
 
 @dataclass(frozen=True)
@@ -86,4 +87,4 @@ def above(high: float, eps: float | None) -> str:
     """Why a bound is no proof of eps, in words."""
     if not high < math.inf or eps is None:
         return "no finite bound could be proved"
-    return f"the proved bound {high:.3g} is above eps {eps:.3g}"
+    return f"the proved bound {at_most(high, 3)} is above eps {eps:.3g}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attnfun.cli.render import Part, clean, literal, number, status_text, told, viewed
+from attnfun.language.numbers import at_least, at_most
 
 MOST_HEADS = 40
 AS_STORED = "[bold]as stored in the file, not verified; `attnfun verify` proves it again[/]"
@@ -58,7 +59,7 @@ def certificate_facts(record: dict[str, Any]) -> list[Part]:
         ("norm", _norm(record)),
         ("status", status_text(status)),
         ("error", _error(record) + (f", in {record['dtype']}" if high is not None else "")),
-        ("error is at least", f"{number(low, 4)}  {seen}" if low and witnessed else None),
+        ("error is at least", f"{at_least(low)}  {seen}" if low and witnessed else None),
         ("slack", number(high / low) if low and high and witnessed else None),
         ("eps", asked if eps is not None else "none was asked for" if status == "bounded" else None),
         ("parts", sum_of_parts or None),
@@ -73,7 +74,7 @@ def _error(record: dict[str, Any]) -> str:
     status, high = str(record["status"]), record["error"]
     if high is None:
         return "no finite bound"
-    size = f"[bold]{number(high, 4)}[/]"
+    size = f"[bold]{at_most(high)}[/]"
     if "sampled" in (status, record.get("claimed")):
         return f"about {size}  measured, not a bound" + ("; as stored, not verified" if status == "stored" else "")
     words = {"proved": "proved", "conditional": "conditional", "stored": "as stored, not verified"}

@@ -30,9 +30,10 @@ def main(folder: str | Path = ".", eps: float = EPS) -> None:
         f"{cost.keys} constant memory tokens; everything nonlinear is one softmax over them."
     )
     low, high = certificate.error
+    at_least, at_most = af.parts.at_least, af.parts.at_most
     say(
-        f"[bold]3. Proved[/] |f − network| ≤ [bold green]{high:.3e}[/] at every point, rounding included, "
-        f"and ≥ {low:.3e} at one of them ({time.perf_counter() - start:.2f} s with the construction)."
+        f"[bold]3. Proved[/] |f − network| ≤ [bold green]{at_most(high)}[/] at every point, rounding included, "
+        f"and ≥ {at_least(low)} at one of them ({time.perf_counter() - start:.2f} s with the construction)."
     )
     net.save(weights)
 
@@ -40,7 +41,7 @@ def main(folder: str | Path = ".", eps: float = EPS) -> None:
     again = af.verify(weights)
     say(
         f"[bold]4. Verified[/] from the file alone, weights and target, no number of the stored certificate read: "
-        f"[bold green]{again.status}[/], ≤ {again.error[1]:.3e} ({time.perf_counter() - start:.2f} s, {again.method})."
+        f"[bold green]{again.status}[/], ≤ {at_most(again.error[1])} ({time.perf_counter() - start:.2f} s, {again.method})."
     )
     for hypothesis in again.hypotheses:
         say(f"   It rests on: {hypothesis}.", style="dim", markup=False)

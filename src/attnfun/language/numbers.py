@@ -2,12 +2,31 @@
 
 import math
 from collections.abc import Callable, Collection
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """An upper bound in words: 0.12341 is at most 0.1235. No digit that is left out makes it smaller."""
+    return _directed(value, digits, ROUND_CEILING)
+
+
+def at_least(value: float, digits: int = 4) -> str:
+    """A lower bound in words: 0.12349 is at least 0.1234."""
+    return _directed(value, digits, ROUND_FLOOR)
+
+
+def _directed(value: float, digits: int, rounding: str) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    rounded = Context(digits, rounding).create_decimal(Decimal(value))
+    text = f"{float(rounded):.{digits}g}"
+    return text if Decimal(text) == rounded else str(rounded)  # the least doubles have fewer digits
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:

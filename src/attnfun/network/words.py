@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from attnfun.language.numbers import at_most
+
 
 def explain(model: Any) -> str:
     """What was asked, how large the network is, and what is known of it."""
@@ -9,7 +11,7 @@ def explain(model: Any) -> str:
     count = sum(getattr(network, "units", ()))
     units = f"{count:,} ReLU units, " if count else ""
     made = "Trained" if model.trained else f"Built ({model.story.get('construction', 'as stored')})"
-    known = c.reason or f"the error is at most {c.error[1]:.3g}"
+    known = c.reason or f"the error is at most {at_most(c.error[1], 3)}"
     rests = f"\nHypotheses: {'; '.join(c.hypotheses)}." if c.hypotheses else ""
     size = f"{cost.layers} attention layer(s), {cost.heads} head(s), {cost.keys:,} constant tokens, {units}"
     lines = [f"{model.target.text}  for  {model.target.domain}"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.language.numbers import at_least
 from attnfun.limits.separation.rank import RankBound
 from attnfun.limits.separation.rank import rank as rank_bound
 from attnfun.plots.style import FAINT, INK, NETWORKS, colour_bar, heading, picture, sheet, title
@@ -32,7 +33,7 @@ def draw_rank_map(asked: RankBound) -> Any:
         if power % 2 == 0:
             ax.plot(ranks, 2.0**power / ranks, color=FAINT, lw=0.8, ls=":")
     ax.plot([asked.rank], [asked.heads], "o", mfc="none", mec=NETWORKS[1], mew=2.5, ms=9)
-    label = f"asked: error ≥ {asked.lower:.3g}"
+    label = f"asked: error ≥ {at_least(asked.lower, 3)}"
     where = {"xytext": (8, 8), "textcoords": "offset points"}
     ax.annotate(label, (asked.rank, asked.heads), fontsize=9, fontweight="bold", color=NETWORKS[1], **where)
     ax.set(xscale="log", yscale="log", xlim=(1, asked.dim), ylim=(1, most))

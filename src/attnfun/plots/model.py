@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.language.numbers import at_most
 from attnfun.learn.probe import Measured, measured
 from attnfun.network.evaluate import attention, stream
 from attnfun.network.head import AnyArray, Array
@@ -113,7 +114,9 @@ def _errors(ax: Any, errors: Array, model: Any) -> None:
     """The largest error of every draw, largest first; those of 0 are at the lower edge."""
     certificate = model.certificate
     high, eps = float(certificate.details.get("output_error", certificate.error[1])), certificate.eps
-    levels = [(high, f"{'error' if certificate.measured else 'bound'} {high:.3g}, {certificate.word}", BOUND, "--")]
+    levels = [
+        (high, f"{'error' if certificate.measured else 'bound'} {at_most(high, 3)}, {certificate.word}", BOUND, "--")
+    ]
     levels += [(eps, f"ε = {eps:.3g}", FAINT, ":")] if eps is not None else []
     shown = [one for one in levels if 0 < one[0] < np.inf]
     errors = np.sort(errors.max(axis=1))[::-1]

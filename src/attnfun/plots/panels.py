@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.diagnosis.attention import strongest
+from attnfun.language.numbers import at_most
 from attnfun.network.head import Head, softmax
 from attnfun.plots.sample import Array, View, axis_of, logits
 from attnfun.plots.style import BOUND, FAINT, INK, NETWORKS, colour_bar, legend, scaled, title, value_scale, walls
@@ -149,7 +150,7 @@ def error_line(ax: Any, view: View, certificate: Any) -> None:
     heights = [float(np.abs(gap[np.isfinite(gap)]).max(initial=0.0))]
     if np.isfinite(high):
         what = "bound" if not certificate.measured else "error"
-        word = f"{f'L^{certificate.norm:g} mean, ' if mean else ''}{what} ±{high:.3g}, {certificate.word}"
+        word = f"{f'L^{certificate.norm:g} mean, ' if mean else ''}{what} ±{at_most(high, 3)}, {certificate.word}"
         heights.append(_levels(ax, high, word, color=BOUND, ls="--"))
         if not mean:
             ax.axhspan(-high, high, color="#d9e2ec", alpha=0.35, lw=0, zorder=0)
@@ -180,7 +181,7 @@ def error_map(ax: Any, view: View, certificate: Any, output: int) -> None:
     top = high if np.isfinite(high) and not mean and high < 8 * seen else seen
     *_, mesh = _coloured(ax, view, gap, cmap=ERROR, vmin=0, vmax=top or 1.0)
     claim = f"L^{certificate.norm:g} mean" if mean else "everywhere"
-    head = f"|error| ≤ {high:.3g} {claim}" if np.isfinite(high) else "|error|"
+    head = f"|error| ≤ {at_most(high, 3)} {claim}" if np.isfinite(high) else "|error|"
     if certificate.measured:
         head = f"|error| about {high:.3g}"
     title(ax, head, f"{certificate.word}; largest on this slice {seen:.3g}{_rest_of_slice(view)}", *view.names)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.language.numbers import at_most
 from attnfun.model import sizes
 from attnfun.network.head import Head
 from attnfun.plots import one_head, panels
@@ -111,7 +112,7 @@ def headed(page: Any, model: Any, fixed: bool = False) -> Any:
     high, mlp = float(certificate.error[1]), getattr(network, "is_mlp", False)
     proof = certificate.heading.lower()
     if np.isfinite(high):
-        proof += f": {certificate.norm_name} {'about' if certificate.measured else '≤'} {high:.4g}"
+        proof += f": {certificate.norm_name} {'about' if certificate.measured else '≤'} {at_most(high)}"
     eps = f"ε = {certificate.eps:g}" if certificate.eps is not None else ""
     made = f"{certificate.construction}, {network.dtype}".removeprefix(", ")
     parts = [eps, proof, *sizes(network), made, "an MLP" if mlp else ""]

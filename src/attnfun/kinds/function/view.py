@@ -17,6 +17,7 @@ from attnfun.diagnosis.subject import Subject
 from attnfun.errors import InvalidRequest, require
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import Function
+from attnfun.language.numbers import at_least, at_most
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.learn.weights import random_network
 from attnfun.model import Model
@@ -95,7 +96,7 @@ def explain(model: Approximant) -> str:
     low, high = c.error
     norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-    bound = f" ({c.method}): the error in the {norm} is at most {high:.4g} and at least {low:.4g}; {asked}."
+    bound = f" ({c.method}): the error in the {norm} is at most {at_most(high)} and at least {at_least(low)}; {asked}."
     parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
     return "\n".join([*lines, *c.told(bound, f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")])
 

@@ -23,6 +23,7 @@ from attnfun.kinds.in_context.prove_linear import InContextBound, prove_by_in_co
 from attnfun.kinds.in_context.prove_logistic import prove_by_in_context_logistic
 from attnfun.kinds.in_context.target import InContextTask
 from attnfun.language.enclosures import check_rounding
+from attnfun.language.numbers import at_most
 from attnfun.language.target import Array
 from attnfun.network import TokenNetwork, TokenTransformer
 from attnfun.search import Goal, Say
@@ -127,7 +128,7 @@ def proof(task: InContextTask, network: TokenNetwork | TokenTransformer, goal: G
         found = f"on an example prompt of the class the prediction is off by {sure:.3g}"
         return Proof("sampling", low=sure if math.isfinite(sure) else 0.0, seen=sure, refuted=found)
     if math.isfinite(high):
-        why = f"the proved bound {high:.3g} is above eps {eps:.3g}"
+        why = f"the proved bound {at_most(high, 3)} is above eps {eps:.3g}"
     reason = f"{why}; the largest error on {tried} example prompts is {worst:.3g}" if tried else why
     details = {"measured": worst, "prompts": tried} if tried and math.isfinite(worst) else {}
     return Proof(method, high, parts=parts, reason=reason, details=details)

@@ -14,7 +14,7 @@ from attnfun.kinds.in_context.exact import example_prompts
 from attnfun.kinds.in_context.prove import prove
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask
 from attnfun.kinds.in_context.view import InContextSolver
-from attnfun.language.numbers import whole_number
+from attnfun.language.numbers import at_most, whole_number
 from attnfun.model import about
 from attnfun.network import TokenNetwork
 from attnfun.search import Goal, Say, certified, check_request, one_thread
@@ -194,7 +194,7 @@ class _Making:
                 return math.inf, None, str(why)
             if high <= self.within:
                 return high, self._try(network), None
-            return high, None, f"the proved bound {high:.3g} is above eps {self.eps:.3g}"
+            return high, None, f"the proved bound {at_most(high, 3)} is above eps {self.eps:.3g}"
         made = self._try(network)
         found = made.certificate
         if found.status in (Status.PROVED, Status.SAMPLED):

@@ -17,6 +17,7 @@ from attnfun.kinds.in_context.prove import measured, predictions, prove
 from attnfun.kinds.in_context.prove_prompt import prompt_bounds
 from attnfun.kinds.in_context.target import ALGORITHMS, InContextTask, OutsideSpectrum, prompt
 from attnfun.language.brief import Brief
+from attnfun.language.numbers import at_most
 from attnfun.language.target import Array
 from attnfun.learn.lesson import Ask, Lesson, token_lesson
 from attnfun.model import TokenModel
@@ -222,7 +223,7 @@ def explain(model: InContextSolver) -> str:
     lines.append(_STORIES[task.task].format(steps=model.iterations, name=model.algorithm, kappa=task.condition))
     order = ("optimisation", "bias", "rounding", "input")
     parts = ", ".join(f"{name} {c.parts[name]:.2g}" for name in order if name in c.parts)
-    bound = f", for every prompt of the class: predictions within {c.error[1]:.3g} ({parts})."
+    bound = f", for every prompt of the class: predictions within {at_most(c.error[1], 3)} ({parts})."
     lines += c.told(bound, f"Hypotheses: {'; '.join(c.hypotheses)}.")
     b = model.budget
     if b.prompts:

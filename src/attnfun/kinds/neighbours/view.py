@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnfun.kinds.neighbours.measure import Measured, Prediction, measured
 from attnfun.kinds.neighbours.target import PointsOnSphere
+from attnfun.language.numbers import at_most
 from attnfun.language.target import Array
 from attnfun.learn.lesson import Ask, Lesson, token_lesson
 from attnfun.limits.separation.rank import rank as rank_bound
@@ -83,7 +84,7 @@ def explain(model: Neighbours) -> str:
     lines = [f"{model.target.text}, {model.target.domain}."]
     size = f"{cost.layers} layers, {cost.heads:,} heads of rank at most {cost.rank:,}, width {model.network.width:,}"
     lines.append(f"{size}, {cost.parameters:,} parameters, {model.dtype}; {made}.")
-    bound = f": the mean squared error is at most {c.error[1]:.4g}."
+    bound = f": the mean squared error is at most {at_most(c.error[1])}."
     lines += c.told(bound, f"Hypotheses: {'; '.join(c.hypotheses)}.")
     if said.error is not None:
         how = f": {said.how}" if c.verified else ""

@@ -27,6 +27,7 @@ from attnfun.kinds.relation.jumps import Band
 from attnfun.kinds.relation.prove_inner import gradient_bounds
 from attnfun.kinds.relation.target import Relation, Sides, points_of
 from attnfun.language.domain import Box
+from attnfun.language.numbers import at_most
 from attnfun.learn.lesson import Ask, Lesson
 from attnfun.learn.weights import joined
 from attnfun.model import Model
@@ -164,10 +165,10 @@ def explain(model: RelationApproximant) -> str:
     return "\n".join([*lines, told(model.certificate)])
 
 
-def told(c: Certificate, proved: str = "the error is at most {:.4g}; {}") -> str:
+def told(c: Certificate, proved: str = "the error is at most {}; {}") -> str:
     """What is proved, or why nothing is; `proved` is said of the bound and of what was asked for."""
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-    return c.told(f" ({c.method}): {proved.format(c.error[1], asked)}.")[0]
+    return c.told(f" ({c.method}): {proved.format(at_most(c.error[1]), asked)}.")[0]
 
 
 def record(model: RelationApproximant) -> dict[str, Any]:

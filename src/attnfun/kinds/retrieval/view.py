@@ -169,9 +169,7 @@ def explain(model: Retrieval) -> str:
     about = f"{model.target.text}  on  {model.target.domain}, {model.weights.keys:,} keys"
     built = f"{made}: {below} over the table, {cost.layers} layer(s), {cost.heads} head(s), "
     built += f"{cost.parameters:,} parameters; beta {model.beta:.4g}."
-    return "\n".join(
-        [about, built, told(model.certificate, "scores are within {:.4g} of the utilities, for every query")]
-    )
+    return "\n".join([about, built, told(model.certificate, "scores are within {} of the utilities, for every query")])
 
 
 def record(model: Retrieval) -> dict[str, Any]:

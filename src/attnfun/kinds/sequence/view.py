@@ -13,6 +13,7 @@ from attnfun.diagnosis.plain import POINTS, of_tokens
 from attnfun.diagnosis.subject import Subject
 from attnfun.kinds.sequence.network import Apply, Gather, SequenceNetwork, Spread, TokenSequence
 from attnfun.kinds.sequence.target import SequenceMap
+from attnfun.language.numbers import at_least, at_most
 from attnfun.model import Model, Of
 from attnfun.network.words import explain as told_of_tokens
 
@@ -70,7 +71,7 @@ def explain(model: SequenceApproximant) -> str:
     lines += [f"{key}: {value}" for key, value in model.story.items() if key != "construction"]
     low, high = c.error
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-    bound = f": the error of any entry is at most {high:.4g}; {low:.4g} was seen; {asked}."
+    bound = f": the error of any entry is at most {at_most(high)}; {at_least(low)} was seen; {asked}."
     lines += c.told(bound, "Parts: " + ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items()) + ".")
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims dist test-dist clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,19 @@ tables: $(READY) ## write the shipped keys of squares, logs, powers and exponent
 
 claims: $(READY) ## write CLAIMS.md from the code's own registry
 	$(BIN)/python -m attnfun.lab.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
+
+DIST := build/dist-env
+$(DIST)/bin/hatchling: pyproject.toml
+	test -x $(DIST)/bin/python || $(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --disable-pip-version-check "hatchling>=1.27"
+	touch $@
+
+dist: $(DIST)/bin/hatchling ## the wheel and the sdist (writes dist/)
+	rm -rf dist
+	$(DIST)/bin/hatchling build -d dist -t sdist -t wheel
+
+test-dist: dist ## both installed alone into fresh environments of every Python 3.11+ that is found, and used
+	$(DIST)/bin/python tests/wheels/check.py dist
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -13,7 +13,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims dist test-dist clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,7 @@ tables: $(READY) ## write the shipped keys of squares, logs, powers and exponent
 claims: $(READY) ## write CLAIMS.md from the code's own registry
 	$(BIN)/python -m attnfun.lab.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
 
+.PHONY: dist test-dist
 DIST := build/dist-env
 $(DIST)/bin/hatchling: pyproject.toml
 	test -x $(DIST)/bin/python || $(PYTHON) -m venv $(DIST)

@@ -35,7 +35,7 @@ def test_every_package_that_is_declared_is_looked_at() -> None:
 
     assert names(PROJECT["dependencies"]) == set(CORE)
     for extra, packages in PROJECT["optional-dependencies"].items():
-        assert extra == "test" or names(packages) <= {*CORE, *MORE}, extra
+        assert extra in ("test", "docs") or names(packages) <= {*CORE, *MORE}, extra  # those are tools
 
 
 def test_what_is_missing_is_said_to_be(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

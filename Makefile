@@ -93,6 +93,20 @@ tables: $(READY) ## write the shipped keys of squares, logs, powers and exponent
 claims: $(READY) ## write CLAIMS.md from the code's own registry
 	$(BIN)/python -m attnfun.lab.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
 
+.PHONY: dist test-dist
+DIST := build/dist-env
+$(DIST)/bin/hatchling: pyproject.toml
+	test -x $(DIST)/bin/python || $(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --disable-pip-version-check "hatchling>=1.27"
+	touch $@
+
+dist: $(DIST)/bin/hatchling ## the wheel and the sdist (writes dist/)
+	rm -rf dist
+	$(DIST)/bin/hatchling build -d dist -t sdist -t wheel
+
+test-dist: dist ## both installed alone into fresh environments of every Python 3.11+ that is found, and used
+	$(DIST)/bin/python tests/wheels/check.py dist
+
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -76,6 +76,7 @@ plan furthest-neighbour --dim 16 --context 4 --eps 0.1
 train f.safetensors --steps 3
 diagnose f.safetensors --dtype bfloat16
 reproduce --list
+doctor
 """.strip().splitlines()
 ELSEWHERE = {"export", "report"}  # `export` needs seconds of torch, `report` a folder of studies: pages without a table
 

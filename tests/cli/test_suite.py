@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,7 +29,7 @@ from attnfun.cli.suite import (
     summarise,
     written,
 )
-from attnfun.errors import InvalidRequest
+from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.lab.suite import run_suite
 from attnfun.language import parse
 from attnfun.language.domain import Box
@@ -70,6 +72,16 @@ def test_workers_are_kept_and_every_target_has_a_process_of_its_own() -> None:
     assert all(a[1] <= b[0] for a, b in pairwise(one))  # one job: one at a time
 
 
+def test_one_job_needs_no_joblib_and_keeps_a_process_for_every_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    rows = stunts("fine", "exit 7", "sleep 600", "typo", "fine", timeout=2.0, jobs=1)
+    assert [row["status"] for row in rows] == ["proved", "error", "infeasible", "invalid", "proved"]
+    assert {rows[0]["worker"], rows[4]["worker"]} == {os.getpid()} and rows[0]["pid"] != rows[4]["pid"]
+    for workers in ({"jobs": 2}, {"jobs": None}, {"cluster": "tcp://127.0.0.1:1"}):
+        with pytest.raises(AttnfunError, match=r"^joblib is not installed: pip install joblib"):
+            stunts("fine", **workers)
+
+
 def test_a_cluster_runs_the_targets_and_outlives_those_that_crash_or_hang() -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
@@ -77,9 +89,11 @@ def test_a_cluster_runs_the_targets_and_outlives_those_that_crash_or_hang() -> N
     assert [row["status"] for row in rows] == ["proved", "error", "infeasible", "proved"]
 
 
-def test_nothing_is_left_running_after_an_interruption() -> None:
-    """The children of a suite whose process is killed end by themselves, hung ones too."""
-    code = (
+@pytest.mark.parametrize("joblib", [True, False])
+def test_nothing_is_left_running_after_an_interruption(joblib: bool) -> None:
+    """The children of a suite whose process is killed, or stopped by Ctrl-C, end with it, hung ones too."""
+    hide = "" if joblib else "import sys; sys.modules['joblib'] = None\n"
+    code = hide + (
         "import sys; sys.path[:0] = {path!r}\nfrom cli.stunts import failure, record\n"
         "from attnfun.lab.suite import run_suite\n"
         "case = {{'name': 'sleep 600', 'formula': 'x', 'domain': 'x=0:1'}}\n"
@@ -91,7 +105,12 @@ def test_nothing_is_left_running_after_an_interruption() -> None:
         while process.poll() is None and all(one.ppid() == process.pid for one in below):
             time.sleep(0.2)  # until a worker has a child of its own
             below = psutil.Process(process.pid).children(recursive=True)
+            if below and not joblib:
+                break  # the target itself
         assert process.poll() is None
+        if not joblib:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) != 0
     finally:
         process.kill()
         process.wait()

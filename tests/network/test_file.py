@@ -3,16 +3,18 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from dataclasses import make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from typing_extensions import TypeAliasType
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.network import Network, identical
+from attnfun.network import Network, identical, store
 from network.networks import random_network
 from stored import content_hash, load, save
 
@@ -54,6 +56,18 @@ def test_round_trip_is_bit_for_bit(tmp_path: Path, seed: int, dtype: str) -> Non
     assert meta == {**META, "dtype": dtype}
     save(tmp_path / "b", again, meta)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_arrays_are_read_back_whether_their_type_is_an_alias_or_not() -> None:
+    """Where Python has aliases of types, NumPy's NDArray is one: its origin is the alias, and no array."""
+    Scalar = TypeVar("Scalar", bound=np.generic)
+    Alias = TypeAliasType("Alias", np.ndarray[tuple[Any, ...], np.dtype[Scalar]], type_params=(Scalar,))
+
+    fields = {"here": Alias[np.float64], "perhaps": Alias[np.float64] | None, "many": tuple[Alias[np.float64], ...]}
+    Weights = make_dataclass("Weights", fields.items(), frozen=True)
+    for one in (Weights(np.ones(2), None, ()), Weights(np.ones(2), np.zeros(3), (np.arange(2.0), np.ones((1, 2))))):
+        structure, tensors = store.taken_apart(one)
+        assert identical(store.put_together(Weights, structure, tensors), one)
 
 
 def test_the_sign_of_zero_and_subnormal_numbers_survive(tmp_path: Path) -> None:

@@ -239,6 +239,13 @@ def test_what_is_not_installed_is_said_before_anything_runs(tmp_path: Path, monk
                 runner.installed(studies[:1], on_cluster=True)
 
 
+def test_reproduce_says_that_it_needs_joblib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(AttnfunError, match=r"^reproduce needs joblib, which is not installed: pip install \S+$"):
+        reproduce(made_up.study("plain"), "tiny", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_impossible_requests_are_refused(tmp_path: Path) -> None:
     study = made_up.study()
     for names, options in (

@@ -41,7 +41,8 @@ def main(folder: str | Path = ".", eps: float = EPS) -> None:
     again = af.verify(weights)
     say(
         f"[bold]4. Verified[/] from the file alone, weights and target, no number of the stored certificate read: "
-        f"[bold green]{again.status}[/], ≤ {at_most(again.error[1])} ({time.perf_counter() - start:.2f} s, {again.method})."
+        f"[bold green]{again.status}[/], ≤ {at_most(again.error[1])} "
+        f"({time.perf_counter() - start:.2f} s, {again.method})."
     )
     for hypothesis in again.hypotheses:
         say(f"   It rests on: {hypothesis}.", style="dim", markup=False)

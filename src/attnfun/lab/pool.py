@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import attnfun as af
@@ -102,10 +103,24 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def require_joblib(way_out: str = "") -> None:
+    """joblib is no part of the core: where it is missing, one sentence with the command that installs it."""
+    if find_spec("joblib") is None:
+        raise af.AttnfunError(f"joblib is not installed: pip install joblib{way_out}")
+
+
+class Here:
+    """One task after the other in this process, without joblib; for tasks that have a process of their own anyway."""
+
+    def results(self, tasks: Sequence[Task]) -> Iterator[Result]:
+        return map(run_task, tasks)
+
+
 class Local:
     """`jobs` processes of this machine. Even one job is a process of its own, so that it can die alone."""
 
     def __init__(self, jobs: int | None) -> None:
+        require_joblib()
         import joblib
 
         self.jobs = jobs or joblib.cpu_count()
@@ -196,6 +211,7 @@ def connected(address: str, surroundings: Callable[..., Any], *about: Any) -> Cl
     """The scheduler at the address, its workers looked at: there are some, single-threaded, and `surroundings(*about)`,
     what a result depends on, is the same there as here.
     """
+    require_joblib()
     start = f"dask worker {address} --nthreads 1 --nworkers N"
     with _client(address) as client:
         try:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import attnfun as af
@@ -81,14 +82,22 @@ def run_suite(
 ) -> list[Row]:
     """A row a case, in the order of `cases`; `progress(case, row)` at the end of each."""
     targets = [Target(str(k), case, options, timeout, record, failure) for k, case in enumerate(cases)]
-    workers = pool.Local(jobs) if cluster is None else pool.connected(cluster, surroundings)
     rows: dict[str, Row] = {}
-    for result in pool.run_all(workers, targets):
+    for result in pool.run_all(_workers(jobs, cluster), targets):
         target = targets[int(result["key"])]
         why = {"status": "error", "reason": result.get("error", "")}
         rows[target.key] = result.get("row") or target.failed(why, 0.0)
         progress(target.case, rows[target.key])
     return [rows[target.key] for target in targets]
+
+
+def _workers(jobs: int | None, cluster: str | None) -> pool.Pool:
+    if cluster is not None:
+        return pool.connected(cluster, surroundings)
+    if jobs == 1 and find_spec("joblib") is None:
+        return pool.Here()
+    pool.require_joblib("; with --jobs 1 a suite needs no joblib")
+    return pool.Local(jobs)
 
 
 def _alone(target: Target) -> Row:
@@ -99,7 +108,8 @@ def _alone(target: Target) -> Row:
         # dask marks its workers as daemons, which may have no children; this child ends with its parent by itself
         getattr(multiprocessing.current_process(), "_config", {}).pop("daemon", None)
         ours, theirs = context.Pipe(duplex=False)
-        child = context.Process(target=_answer, args=(target, theirs, os.getpid()))
+        # a daemon: if this process ends meanwhile, by Ctrl-C for instance, it does not wait for the child
+        child = context.Process(target=_answer, args=(target, theirs, os.getpid()), daemon=True)
         child.start()
     theirs.close()
     start, said, late = time.perf_counter(), b"", False
@@ -138,6 +148,7 @@ def _answer(target: Target, pipe: Any, parent: int) -> None:
     row = target.row()
     imported = [name for name in sys.modules if name not in known and not name.startswith("_")]
     pipe.send_bytes(json.dumps({"row": row, "imported": imported}).encode())
+    os._exit(0)  # at once: a thread of the parent may have held the lock of stderr when the child was copied
     os._exit(0)
 
 

@@ -226,5 +226,6 @@ def _as_json(cls: Any) -> bool:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
+    hint = getattr(get_origin(hint) or hint, "__value__", hint)  # what an alias stands for: NumPy 2.5's NDArray is one
     inside = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     return tuple(c for one in inside for c in (_choices(one) if one is not hint else (one,)))

@@ -128,7 +128,7 @@ def chosen(names: str | Study | Iterable[str | Study]) -> list[Study]:
 
 def installed(studies: Sequence[Study], on_cluster: bool = False, skip_missing: bool = False) -> list[Study]:
     """The studies that can run here; what is missing is one sentence with the command that installs it."""
-    for module in ("matplotlib", *(["distributed"] if on_cluster else [])):
+    for module in ("matplotlib", "joblib", *(["distributed"] if on_cluster else [])):
         if find_spec(module) is None:
             raise af.AttnfunError(_lacking("reproduce", "needs", module))
     lack = {one.name: [m for m in one.needs if find_spec(m) is None] for one in studies}

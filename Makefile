@@ -13,7 +13,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims docs test-docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,13 +28,25 @@ demo: $(READY) ## compile, verify, evaluate and draw one function (writes demo.s
 	$(BIN)/python -m attnfun.lab.demo
 
 test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the tests
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
 	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests ? tests : types))
 
 test-slow: $(READY) ## the slow tests, and all examples of the property tests (about half an hour)
 	ATTNFUN_THOROUGH=1 $(PYTEST) -m "slow or drawn"
+
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,hooks,plot]'
+	touch $@
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.docs ## the site: pages, reference, gallery, tutorials as run (writes build/site; about ten minutes)
+	$(BIN)/python docs/site/pages.py
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+test-docs: docs ## the same, then every link, and every page in headless Chromium (apt-get install chromium)
+	$(BIN)/python docs/site/check.py
 
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
@@ -77,7 +89,7 @@ goldens: $(READY) ## the same requests over all kinds at the commit BASE and her
 	$(BIN)/python tests/goldens/goldens.py --base $(BASE)
 
 lint: $(READY) ## ruff and mypy
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 
 tables: $(READY) ## write the shipped keys of squares, logs, powers and exponentials (about five minutes)

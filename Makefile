@@ -13,7 +13,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims docs test-docs clean
+.PHONY: help demo test test-slow bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,18 +35,6 @@ test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the
 
 test-slow: $(READY) ## the slow tests, and all examples of the property tests (about half an hour)
 	ATTNFUN_THOROUGH=1 $(PYTEST) -m "slow or drawn"
-
-$(VENV)/.docs: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,hooks,plot]'
-	touch $@
-
-docs: export NO_MKDOCS_2_WARNING := 1
-docs: $(VENV)/.docs ## the site: pages, reference, gallery, tutorials as run (writes build/site; about ten minutes)
-	$(BIN)/python docs/site/pages.py
-	$(BIN)/python -m mkdocs build --strict --quiet
-
-test-docs: docs ## the same, then every link, and every page in headless Chromium (apt-get install chromium)
-	$(BIN)/python docs/site/check.py
 
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
@@ -97,6 +85,19 @@ tables: $(READY) ## write the shipped keys of squares, logs, powers and exponent
 
 claims: $(READY) ## write CLAIMS.md from the code's own registry
 	$(BIN)/python -m attnfun.lab.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
+
+.PHONY: docs test-docs
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,hooks,plot]'
+	touch $@
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.docs ## the site: pages, reference, gallery, tutorials as run (writes build/site; about ten minutes)
+	$(BIN)/python docs/site/pages.py
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+test-docs: docs ## the same, then every link, and every page in headless Chromium (apt-get install chromium)
+	$(BIN)/python docs/site/check.py
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -14,19 +14,21 @@ from tempfile import TemporaryDirectory
 import jupytext
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
+from traitlets.config import Config
 
 import attnfun as af
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "docs"
-FROM_ROOT = {"README.md": "index.md"} | {name: name for name in ("CONTRIBUTING.md", "CLAIMS.md", "CHANGELOG.md")}
-FROM_ROOT |= {name: name for name in ("CITATION.cff", "LICENSE")}
+OVER_FILES = Config({"KernelManager": {"transport": "ipc"}})  # a kernel listens on no port
 
 
 def text() -> None:
     """The pages that people wrote. In the site docs/ is the root, so links lose `docs/`, or one `../`."""
-    for name, place in FROM_ROOT.items():
-        write(place, (ROOT / name).read_text().replace("](docs/", "]("))
+    for page in sorted(ROOT.glob("*.md")):
+        write("index.md" if page.name == "README.md" else page.name, page.read_text().replace("](docs/", "]("))
+    for name in ("CITATION.cff", "LICENSE"):
+        write(name, (ROOT / name).read_text())
     for page in sorted((ROOT / "docs").glob("*.md")):
         write(page.name, page.read_text().replace("](../", "]("))
     for page in sorted((ROOT / "benchmarks").glob("*.md")):
@@ -56,7 +58,8 @@ def notebooks() -> None:
         place = source.relative_to(ROOT / "docs").with_suffix("")
         notebook = jupytext.read(source)
         with TemporaryDirectory() as folder:  # what the cells write stays out of the site
-            NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}}).execute()
+            where = {"resources": {"metadata": {"path": folder}}, "config": OVER_FILES}
+            NotebookClient(notebook, timeout=600, **where).execute()
         body, made = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": place.name})
         pictures = dict(made["outputs"])
         for index, card in enumerate(re.findall(r"data:image/png;base64,([^\"]+)", body)):  # models as cards

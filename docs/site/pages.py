@@ -30,7 +30,7 @@ def text() -> None:
     for name in ("CITATION.cff", "LICENSE"):
         write(name, (ROOT / name).read_text())
     for page in sorted((ROOT / "docs").glob("*.md")):
-        write(page.name, page.read_text().replace("](../", "]("))
+        write(page.name, typeset(page.read_text().replace("](../", "](")))
     for page in sorted((ROOT / "benchmarks").glob("*.md")):
         write(f"benchmarks/{page.name}", page.read_text().replace("](../docs/", "](../"))
     for picture in (ROOT / "docs").glob("*.png"):
@@ -38,6 +38,19 @@ def text() -> None:
     for folder in ("vendor", "assets"):
         left_out = shutil.ignore_patterns("*.md")
         shutil.copytree(ROOT / "docs" / folder, OUT / folder, dirs_exist_ok=True, ignore=left_out)
+
+
+def typeset(page: str) -> str:
+    """k_j and e^{−c} in sentences become subscripts and superscripts; code, links and displayed formulas stay."""
+    parts = re.split(r"(```.*?```|`[^`]*`|\]\([^)]*\)|\$\$.*?\$\$|^ {4}[^\n]*)", page, flags=re.S | re.M)
+    for k in range(0, len(parts), 2):
+        text, before = re.sub(r"\{[^{}]*\}", lambda found: found[0].replace("<", "&lt;"), parts[k]), ""
+        while text != before:  # inner ones first
+            before = text
+            text = re.sub(r"(?<=\w)_(?:\{([^{}]*)\}|(\w{1,2})(?!\w))", r"<sub>\1\2</sub>", text)
+            text = re.sub(r"(?<=[\w)\]}|>])\^(?:\{([^{}]*)\}|(\w+|\*))", r"<sup>\1\2</sup>", text)
+        parts[k] = text
+    return "".join(parts)
 
 
 def reference() -> None:
@@ -48,7 +61,7 @@ def reference() -> None:
         for name in re.findall(r'"(\w+)"', lines):
             found = getattr(af, name)  # names load when first used; what is documented is where they really stand
             home = f"{found.__module__}.{found.__qualname__}" if hasattr(found, "__qualname__") else found.__name__
-            page.append(f"## `af.{name}`\n\n::: {home}")
+            page.append(f"::: {home}\n    options: {{ heading: af.{name}, toc_label: af.{name} }}")
         write(f"api/{re.sub(r'[^a-z]+', '-', title)}.md", "\n\n".join(page))
 
 
@@ -60,6 +73,9 @@ def notebooks() -> None:
         with TemporaryDirectory() as folder:  # what the cells write stays out of the site
             where = {"resources": {"metadata": {"path": folder}}, "config": OVER_FILES}
             NotebookClient(notebook, timeout=600, **where).execute()
+        for cell in notebook.cells:  # warnings of other packages name folders of this machine
+            if "outputs" in cell:
+                cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
         body, made = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": place.name})
         pictures = dict(made["outputs"])
         for index, card in enumerate(re.findall(r"data:image/png;base64,([^\"]+)", body)):  # models as cards

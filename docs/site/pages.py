@@ -14,13 +14,11 @@ from tempfile import TemporaryDirectory
 import jupytext
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
-from traitlets.config import Config
 
 import attnfun as af
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "docs"
-OVER_FILES = Config({"KernelManager": {"transport": "ipc"}})  # a kernel listens on no port
 
 
 def text() -> None:
@@ -71,8 +69,7 @@ def notebooks() -> None:
         place = source.relative_to(ROOT / "docs").with_suffix("")
         notebook = jupytext.read(source)
         with TemporaryDirectory() as folder:  # what the cells write stays out of the site
-            where = {"resources": {"metadata": {"path": folder}}, "config": OVER_FILES}
-            NotebookClient(notebook, timeout=600, **where).execute()
+            NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}}).execute()
         for cell in notebook.cells:  # warnings of other packages name folders of this machine
             if "outputs" in cell:
                 cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]

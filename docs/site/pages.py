@@ -24,7 +24,7 @@ OUT = ROOT / "build" / "docs"
 def text() -> None:
     """The pages that people wrote. In the site docs/ is the root, so links lose `docs/`, or one `../`."""
     for page in sorted(ROOT.glob("*.md")):
-        write("index.md" if page.name == "README.md" else page.name, page.read_text().replace("](docs/", "]("))
+        write("index.md" if page.name == "README.md" else page.name, typeset(page.read_text().replace("](docs/", "](")))
     for name in ("CITATION.cff", "LICENSE"):
         write(name, (ROOT / name).read_text())
     for page in sorted((ROOT / "docs").glob("*.md")):

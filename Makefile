@@ -80,12 +80,6 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 
-tables: $(READY) ## write the shipped keys of squares, logs, powers and exponentials (about five minutes)
-	$(BIN)/python -m attnfun.kinds.function.build.unary.make_tables
-
-claims: $(READY) ## write CLAIMS.md from the code's own registry
-	$(BIN)/python -m attnfun.lab.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
-
 .PHONY: docs test-docs
 $(VENV)/.docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,hooks,plot]'
@@ -98,6 +92,12 @@ docs: $(VENV)/.docs ## the site: pages, reference, gallery, tutorials as run (wr
 
 test-docs: docs ## the same, then every link, and every page in headless Chromium (apt-get install chromium)
 	$(BIN)/python docs/site/check.py
+
+tables: $(READY) ## write the shipped keys of squares, logs, powers and exponentials (about five minutes)
+	$(BIN)/python -m attnfun.kinds.function.build.unary.make_tables
+
+claims: $(READY) ## write CLAIMS.md from the code's own registry
+	$(BIN)/python -m attnfun.lab.claims > CLAIMS.md.new && mv CLAIMS.md.new CLAIMS.md
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

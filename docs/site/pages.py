@@ -19,6 +19,7 @@ import attnfun as af
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "docs"
+WRAPPED = "\n\n<style>.language-text code { white-space: pre-wrap; }</style>\n"  # what cells print
 
 
 def text() -> None:
@@ -69,7 +70,8 @@ def notebooks() -> None:
         place = source.relative_to(ROOT / "docs").with_suffix("")
         notebook = jupytext.read(source)
         with TemporaryDirectory() as folder:  # what the cells write stays out of the site
-            NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}}).execute()
+            where = {"metadata": {"path": folder}}
+            NotebookClient(notebook, timeout=600, coalesce_streams=True, resources=where).execute()
         for cell in notebook.cells:  # warnings of other packages name folders of this machine
             if "outputs" in cell:
                 cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
@@ -81,7 +83,7 @@ def notebooks() -> None:
         for name, picture in pictures.items():
             write(str(place.parent / name), picture)
         shown = r"[![what the cell above draws](\1){ loading=lazy }](\1)"
-        write(f"{place}.md", re.sub(r"!\[png\]\((.+?)\)", shown, body))
+        write(f"{place}.md", re.sub(r"!\[png\]\((.+?)\)", shown, body) + WRAPPED)
         print(place, flush=True)
 
 

@@ -106,6 +106,6 @@ except af.DamagedFile as refusal:
 #
 # ## Exercise
 #
-# Train a network of the same shape with `af.train(net.target, net.architecture, steps=200)` and save it. Which status does
+# Train a network of the same shape with `af.train(net, steps=200)` and save it. Which status does
 # `af.verify` give it without `eps`? Which is the smallest `eps` for which it is `proved`, and for which largest one
 # is it `refuted`?

@@ -105,5 +105,5 @@ print("why not fewer:", table.obstruction.sentence)
 # %% [markdown]
 # ## Exercise
 #
-# Ask `af.plan("matching", dim=64, context=16)`. Why is the answer rank 2 there, and full rank here? Then find the number of
+# Ask `af.plan("matching", dim=64, context=16, order=2)`. Why is the answer rank 2 there, and full rank here? Then find the number of
 # documents from which all pairs need four dimensions: `af.embed_dim` on 3, 4, 5, … documents.

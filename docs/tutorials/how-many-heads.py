@@ -31,7 +31,7 @@ print(plan.nearest)
 # %% [markdown]
 # ## Why thin heads fail
 #
-# Take the smallest case, two points: the further one is told by a sign, sign⟨z, y⟩ for z the difference of the points and
+# Take the smallest case, two points: the further one is told by a sign, sign⟨z, y⟩ for z along their difference and
 # y the query. A head of rank 8 sees an 8-dimensional shadow of z. So it sees only some of the harmonics that the target is
 # made of, and the energy in the others is lost. This holds however the heads were trained.
 

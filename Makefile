@@ -86,7 +86,7 @@ $(VENV)/.docs: $(READY)
 	touch $@
 
 docs: export NO_MKDOCS_2_WARNING := 1
-docs: $(VENV)/.docs ## the site: pages, reference, gallery, tutorials as run (writes build/site; about ten minutes)
+docs: $(VENV)/.docs ## the site: pages, reference, gallery, tutorials as run (writes build/site; a few minutes, after about 500 MB of packages the first time)
 	$(BIN)/python docs/site/pages.py
 	$(BIN)/python -m mkdocs build --strict --quiet
 

@@ -31,7 +31,7 @@ demo: $(or $(wildcard $(READY)),$(DEMO)) ## compile, verify, evaluate and draw o
 	$(BIN)/python -m attnfun.lab.demo
 
 test: $(READY) ## ruff, mypy and the tests (slow ones left out), mypy beside the tests
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
 	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests ? tests : types))
@@ -84,8 +84,21 @@ goldens: $(READY) ## the same requests over all kinds at the commit BASE and her
 	$(BIN)/python tests/goldens/goldens.py --base $(BASE)
 
 lint: $(READY) ## ruff and mypy
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
+
+.PHONY: docs test-docs
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs,hooks,plot]'
+	touch $@
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.docs ## the site: pages, reference, gallery, tutorials as run (writes build/site; a few minutes, after about 500 MB of packages the first time)
+	$(BIN)/python docs/site/pages.py
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+test-docs: docs ## the same, then every link, and every page in headless Chromium (apt-get install chromium)
+	$(BIN)/python docs/site/check.py
 
 tables: $(READY) ## write the shipped keys of squares, logs, powers and exponentials (about five minutes)
 	$(BIN)/python -m attnfun.kinds.function.build.unary.make_tables

@@ -81,7 +81,7 @@ def test_inputs_of_any_other_shape_are_one_line(
     assert refused
 
 
-@pytest.mark.parametrize("kind", ["in_context", "matching"])
+@pytest.mark.parametrize("kind", ["in_context", "ternary"])
 @pytest.mark.parametrize(
     "text, why",
     [

@@ -591,7 +591,7 @@ def test_the_operations_of_a_proof_by_cells_are_counted_before_it(
     target, domain = "+".join(waves), {"x": (-1, 1), "y": (-1, 1)}
     function = Function.read(target, Box(("x", "y"), (-1.0, -1.0), (1.0, 1.0)), None)
     with pytest.raises(Infeasible, match="operations, more than") as why:
-        partition.Partition().plan(Request(function, rng.uniform(0.011, 0.012), math.inf, "float64"))
+        partition.Partition().plan(Request(function, rng.uniform(0.006, 0.007), math.inf, "float64"))
     assert why.value.nearest is not None and count.steps < 60_000
     monkeypatch.setattr(partition, "_OPERATIONS", 50_000)
     with pytest.raises(Infeasible, match="operations, more than") as why:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attnfun.cli.render import Part, clean, literal, number, status_text, told, viewed
-from attnfun.language.numbers import at_least, at_most
 
 MOST_HEADS = 40
 AS_STORED = "[bold]as stored in the file, not verified; `attnfun verify` proves it again[/]"
@@ -45,6 +44,8 @@ def model_page(record: dict[str, Any]) -> list[Part]:
 
 def certificate_facts(record: dict[str, Any]) -> list[Part]:
     """The certificate as facts."""
+    from attnfun.language.numbers import at_least
+
     status, relative = str(record["status"]), record.get("relative")
     low, high, eps = record["error_low"], record["error"], record["eps"]
     seen = "as stored, not verified" if status == "stored" else "witnessed"
@@ -71,6 +72,8 @@ def certificate_facts(record: dict[str, Any]) -> list[Part]:
 
 def _error(record: dict[str, Any]) -> str:
     """The upper end with what it is: never ≤ before a measurement, never proved where it is not."""
+    from attnfun.language.numbers import at_most
+
     status, high = str(record["status"]), record["error"]
     if high is None:
         return "no finite bound"

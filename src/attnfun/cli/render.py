@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnfun.errors import AttnfunError, Infeasible, NoUtility, Refuted, how_to_install
-from attnfun.language.numbers import at_least, at_most
 
 EXIT = dict.fromkeys(("proved", "conditional", "bounded", "sampled", "stored"), 0)
 EXIT |= {"error": 1, "invalid": 2, "infeasible": 3, "refuted": 4, "undecided": 5}
@@ -277,6 +276,8 @@ class Gap:
         if how == "some":
             return number(value)
         if how in ("at most", "at least"):
+            from attnfun.language.numbers import at_least, at_most
+
             return (at_most if how == "at most" else at_least)(float(value))
         if how == "status":
             return status_text(value)

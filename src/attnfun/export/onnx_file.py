@@ -5,7 +5,7 @@
 Only standard operators of opset 17 stand in it: MatMul, Add, Mul, Transpose, Softmax, Relu, Concat, Slice, Gather,
 Squeeze, Shape, Expand, ReduceSum; onnxruntime has a kernel of each in float32 and float64. The batch, and the length
 where the network takes any, are named and free. Initialisers are called what the weights of the torch module are
-(`layers.0.heads.log_m1.q`), and `metadata_props` say what the network is for and what is proved of it.
+(`layers.0.heads.log_m1.q`), and its metadata say what the network is for and what is proved of it.
 
 The graph does not look whether inputs are in the domain. A runtime holds the attention of a head to all its keys at
 once, batch × tokens × keys numbers.

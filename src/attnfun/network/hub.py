@@ -11,7 +11,7 @@
 | `hash` | a sha256 of `plain`, `numbers` and the weights; others beside it are refused |
 | `about` | kind, target, domain, and the certificate as a sentence: a claim that nobody checked again |
 
-model.safetensors has the tensors under the names of the module's `state_dict`. Nothing is ever read by pickle.
+model.safetensors has the tensors under the names of the module's `state_dict()`. Nothing is ever read by pickle.
 """
 
 import contextlib

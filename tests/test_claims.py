@@ -63,7 +63,7 @@ PAGES = [
 ]
 
 
-FILES = [path.as_posix() for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+FILES = [path.as_posix() for folder in ("src", "tests", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py")]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -93,7 +93,8 @@ def test_a_cluster_runs_the_targets_and_outlives_those_that_crash_or_hang() -> N
 def test_nothing_is_left_running_after_an_interruption(joblib: bool) -> None:
     """The children of a suite whose process is killed, or stopped by Ctrl-C, end with it, hung ones too."""
     hide = "" if joblib else "import sys; sys.modules['joblib'] = None\n"
-    code = hide + (
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs are born deaf
+    code = hide + hears + (
         "import sys; sys.path[:0] = {path!r}\nfrom cli.stunts import failure, record\n"
         "from attnfun.lab.suite import run_suite\n"
         "case = {{'name': 'sleep 600', 'formula': 'x', 'domain': 'x=0:1'}}\n"

@@ -280,7 +280,7 @@ def test_completion_can_be_installed(tmp_path: Path) -> None:
             "attnfun.lab.studies.runner.reproduce",
             "--resume goes on with what is in there",
         ),
-        (["suite", "targets.csv"], "attnfun.lab.suite.run_suite", "--output FILE.json"),
+        (["suite", "targets.csv"], "attnfun.lab.suite.run_suite", "--output FILE"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -325,13 +325,19 @@ def test_a_suite_goes_on_where_ctrl_c_stopped_it(
 
     monkeypatch.setattr(suite, "run_suite", stopped)
     assert main(argv) == 130
-    assert "1 of 2 rows are in rows.json, and --resume goes on" in capsys.readouterr().err
+    assert "1 of 2 rows are in rows.json.rows, and --resume goes on" in capsys.readouterr().err
+    assert not Path("rows.json").exists()
     monkeypatch.setattr(suite, "run_suite", listed)
     assert main([*argv, "--resume", "--json"]) == 0
     assert [row["name"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["first", "second"]
     assert seen == ["second"] and len(json.loads(Path("rows.json").read_text())["rows"]) == 2
-    for wrong in (["--eps", "1e-3", "--resume"], ["-o", "rows.csv", "--resume"]):
-        assert main([*argv, *wrong]) == 2 and "--resume" in capsys.readouterr().err
+    assert not Path("rows.json.rows").exists()
+    assert main([*argv, "--eps", "1e-3", "--resume"]) == 2 and "another eps" in capsys.readouterr().err
+    assert main([*argv[:4], "--resume"]) == 2 and "--output: name it" in capsys.readouterr().err
+    Path("t.csv").write_text(
+        "name,formula,domain\nfirst,2*x,x=0:1\nsecond,4*x,x=0:1\n"
+    )  # the same name, another target
+    assert main([*argv, "--resume"]) == 0 and seen == ["second", "second"]
 
 
 def test_a_signal_ends_a_run_that_is_under_way() -> None:

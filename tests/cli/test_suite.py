@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -20,6 +21,8 @@ import pytest
 from attnfun.cli import main
 from attnfun.cli.render import Grid, page
 from attnfun.cli.suite import (
+    COLUMNS,
+    MOST_SHOWN,
     SHIPPED,
     compare,
     comparison_sentence,
@@ -94,11 +97,15 @@ def test_nothing_is_left_running_after_an_interruption(joblib: bool) -> None:
     """The children of a suite whose process is killed, or stopped by Ctrl-C, end with it, hung ones too."""
     hide = "" if joblib else "import sys; sys.modules['joblib'] = None\n"
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs are born deaf
-    code = hide + hears + (
-        "import sys; sys.path[:0] = {path!r}\nfrom cli.stunts import failure, record\n"
-        "from attnfun.lab.suite import run_suite\n"
-        "case = {{'name': 'sleep 600', 'formula': 'x', 'domain': 'x=0:1'}}\n"
-        "run_suite([case], {{'eps': 0.1, 'method': 'auto'}}, record, failure, jobs=1)"
+    code = (
+        hide
+        + hears
+        + (
+            "import sys; sys.path[:0] = {path!r}\nfrom cli.stunts import failure, record\n"
+            "from attnfun.lab.suite import run_suite\n"
+            "case = {{'name': 'sleep 600', 'formula': 'x', 'domain': 'x=0:1'}}\n"
+            "run_suite([case], {{'eps': 0.1, 'method': 'auto'}}, record, failure, jobs=1)"
+        )
     )
     process = subprocess.Popen([sys.executable, "-c", code.format(path=sys.path)])
     try:
@@ -117,6 +124,41 @@ def test_nothing_is_left_running_after_an_interruption(joblib: bool) -> None:
         process.wait()
     _, alive = psutil.wait_procs(below, timeout=60)
     assert not alive
+
+
+@pytest.mark.parametrize("suffix", [".json", ".csv", ".md"])
+def test_what_a_killed_run_has_done_is_not_done_again(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are on disk one by one; of the line that a killed run was writing, half is left."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"t{k}" for k in range(MOST_SHOWN + 1)]
+    Path("t.csv").write_text("name,formula,domain\n" + "".join(f"{name},x,x=0:1\n" for name in names))
+    ran: list[str] = []
+
+    def run(cases: Any, *rest: Any, progress: Any, **options: Any) -> None:
+        for case in cases:
+            if len(ran) == 7:
+                ran.append("killed")
+                raise MemoryError
+            ran.append(case["name"])
+            full = {key: 1.0 for key in COLUMNS} | row(case["name"], target="x", domain="x=0:1")
+            progress(case, full)
+            assert f'"{case["name"]}"' in Path(output + ".rows").read_text().splitlines()[-1]
+
+    output = f"rows{suffix}"
+    monkeypatch.setattr("attnfun.lab.suite.run_suite", run)
+    with contextlib.suppress(MemoryError):
+        main(["suite", "t.csv", "-o", output, "--resume"])
+    assert not Path(output).exists()
+    with Path(output + ".rows").open("a") as file:
+        file.write('{"name": "t7", "sta')
+    capsys.readouterr()
+    assert main(["suite", "t.csv", "-o", output, "--resume"]) == 0
+    assert sorted(ran) == sorted([*names, "killed"])  # none twice
+    said = capsys.readouterr().out
+    assert f"{len(names)} rows are in {output}" in said and "t5" not in said  # nobody reads so many on a screen
+    assert Path(output).read_text().count("proved") >= len(names) and not Path(output + ".rows").exists()
 
 
 def test_a_narrow_screen_gets_more_tables_and_loses_no_number(

@@ -1,6 +1,8 @@
 """The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file.
 
-A report may be compared with an earlier one, and is written as CSV, JSON or Markdown.
+A report may be compared with an earlier one, and is written as CSV, JSON or Markdown. Until it is written, its rows lie
+beside it in FILE.rows: a line for the settings, then a line for each row, on disk the moment it is done. So a run that
+was stopped, in whatever way, goes on with --resume. A row is used again only for the same formula on the same domain.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import json
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +23,7 @@ from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import clean, failure, number
 from attnfun.errors import InvalidRequest, require
-from attnfun.files import Table, read_text
+from attnfun.files import Table, read_text, write_whole
 
 if TYPE_CHECKING:
     from attnfun.lab.suite import Case, Row
@@ -33,6 +36,8 @@ COLUMNS = (
 )
 CHANGES = ("was", "change", "keys_ratio", "seconds_ratio")
 FORMATS = (".csv", ".json", ".md")
+BESIDE = ".rows"
+MOST_SHOWN = 300
 SETTINGS = ("eps", "relative", "dtype", "method")
 _NUMBERS = set(COLUMNS) - {"name", "status", "method"}
 
@@ -57,19 +62,15 @@ def compiled(
     require(jobs is None or cluster is None, "--jobs counts processes of this machine: leave it out with --cluster")
     require(timeout is None or 0 < timeout < 1e6, f"--timeout {timeout}: give a positive number of seconds below 1e6")
     require(not output or Path(output).suffix in FORMATS, f"--output {output!r}: the name must end in .csv, .json, .md")
-    require(not resume or (output or "").endswith(".json"), "--resume goes on with rows of a .json: give --output")
+    require(output or not resume, "--resume goes on with the rows of an earlier --output: name it")
     earlier = read_report(against) if against else None
     cases = select([case for table in tables for case in read_suite(table)], only)
     options |= {"eps": eps}
-    kept = _kept(output, options) if resume and output and Path(output).is_file() else {}
-    named = {id(case): kept.get((case["suite"], case["name"])) for case in cases}
-    done: dict[int, Row] = {place: row for place, row in named.items() if row is not None}
+    settings = {name: options[name] for name in SETTINGS}
+    kept = _kept(output, settings) if resume and output else {}
+    done = {id(case): kept[_asked(case)] for case in cases if _asked(case) in kept}
     left = [case for case in cases if id(case) not in done]
     start = time.perf_counter()
-
-    def news(case: Case, row: Row) -> None:
-        done[id(case)] = {"suite": case["suite"], **row}
-        progress(case["name"], len(done) / len(cases))
 
     def report() -> dict[str, Any]:
         rows = [done[id(case)] for case in cases if id(case) in done]
@@ -77,29 +78,64 @@ def compiled(
         made: dict[str, Any] = {"rows": rows, "summary": summarise(rows), "suite": ", ".join(suites)}
         if len(suites) > 1:
             made["summary"]["suites"] = {s: summarise([row for row in rows if row["suite"] == s]) for s in suites}
-        made |= {name: options[name] for name in SETTINGS}
-        return made | {"wall_seconds": round(time.perf_counter() - start, 3)}
+        return made | settings | {"wall_seconds": round(time.perf_counter() - start, 3)}
 
-    try:
-        run_suite(left, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news)
-    except KeyboardInterrupt:
-        if not (done and output and output.endswith(".json")):
-            raise
-        Path(output).write_text(written(report(), ".json"), encoding="utf-8")
-        rows = f"{len(done)} of {len(cases)} rows are in {output}"
-        raise KeyboardInterrupt(f"{rows}, and --resume goes on with the others") from None
+    with _beside(output, settings, done.values()) as keep:
+
+        def news(case: Case, row: Row) -> None:
+            done[id(case)] = {"suite": case["suite"], **row, "asked": _asked(case)}
+            keep(done[id(case)])
+            progress(case["name"], len(done) / len(cases))
+
+        try:
+            run_suite(left, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news)
+        except KeyboardInterrupt:
+            if not (done and output):
+                raise
+            rows = f"{len(done)} of {len(cases)} rows are in {output}{BESIDE}"
+            raise KeyboardInterrupt(f"{rows}, and --resume goes on with the others") from None
     found = report() if earlier is None else compare(report(), earlier, str(against))
     if output:
-        Path(output).write_text(written(found, Path(output).suffix), encoding="utf-8")
-    return Answer(found, said=_said(found))
+        write_whole(Path(output), written(found, Path(output).suffix).encode())
+        Path(output + BESIDE).unlink()
+    return Answer(found, said=_said(found, output))
 
 
-def _kept(path: str, options: dict[str, Any]) -> dict[tuple[str, str], Row]:
-    """The rows of a run that was interrupted, if it asked for the same."""
-    earlier = read_report(path)
-    other = [name for name in SETTINGS if earlier.get(name) != options[name]]
+def _asked(case: Case) -> tuple[str, ...]:
+    return tuple(case[name] for name in ("suite", "name", "formula", "domain"))
+
+
+@contextmanager
+def _beside(output: str | None, settings: dict[str, Any], rows: Iterable[Row]) -> Iterator[Callable[[Row], object]]:
+    """Write a line of the settings and one of each row beside the output; give what adds a row, on disk at once."""
+    if output is None:
+        yield lambda row: None
+        return
+    write_whole(Path(output + BESIDE), "".join(map(_line, [settings, *rows])).encode())
+    with Path(output + BESIDE).open("a", encoding="utf-8", buffering=1) as file:
+        yield lambda row: file.write(_line(row))
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(clean(record), ensure_ascii=False) + "\n"
+
+
+def _kept(output: str, settings: dict[str, Any]) -> dict[tuple[str, ...], Row]:
+    """The rows that an earlier run has left, if it asked for the same: beside the output, or in a .json of it."""
+    path = output + BESIDE if Path(output + BESIDE).is_file() else output
+    if path == output and not (output.endswith(".json") and Path(output).is_file()):
+        return {}
+    if path == output:
+        earlier = read_report(path)
+    else:
+        lines = []
+        for line in read_text(path).splitlines():
+            with suppress(ValueError):  # a line that a killed run has left half
+                lines.append(json.loads(line))
+        earlier = {**(lines[0] if lines else settings), "rows": lines[1:]}
+    other = [name for name in SETTINGS if earlier.get(name) != settings[name]]
     require(not other, f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
-    return {(row.get("suite", ""), row["name"]): row for row in earlier["rows"]}
+    return {tuple(row["asked"]): row for row in earlier["rows"] if "asked" in row}
 
 
 def read_suite(name: str) -> list[Case]:
@@ -132,9 +168,13 @@ def select(cases: Sequence[Case], only: str | None) -> list[Case]:
     return chosen
 
 
-def _said(report: dict[str, Any]) -> dict[str, Any]:
-    """What the page says besides the rows: refusals, a sentence a suite, one about all, and one about what changed."""
+def _said(report: dict[str, Any], output: str | None) -> dict[str, Any]:
+    """What the page says besides the rows: refusals, a sentence a suite, one about all, and one about what changed.
+
+    Of more rows than a person reads it shows none, if a file has them."""
     summary = report["summary"]
+    if output and len(report["rows"]) > MOST_SHOWN:
+        return {"rows": [], "done": sentence(summary), "kept": f"{len(report['rows'])} rows are in {output}"}
     refused = [{"name": row["name"], "why": why(row)} for row in report["rows"] if row["status"] not in GOOD]
     each = [f"{suite}: {sentence(one)}" for suite, one in summary.get("suites", {}).items()]
     compared = comparison_sentence(summary["against"]) if "against" in summary else None

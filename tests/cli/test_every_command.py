@@ -332,7 +332,9 @@ def test_a_suite_goes_on_where_ctrl_c_stopped_it(
     assert [row["name"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["first", "second"]
     assert seen == ["second"] and len(json.loads(Path("rows.json").read_text())["rows"]) == 2
     assert not Path("rows.json.rows").exists()
-    assert main([*argv, "--eps", "1e-3", "--resume"]) == 2 and "another eps" in capsys.readouterr().err
+    for name, value in (("eps", "1e-3"), ("norm", "2"), ("seed", "1"), ("dtype", "float32")):
+        assert main([*argv, f"--{name}", value, "--resume"]) == 2
+        assert f"another {name}" in capsys.readouterr().err
     assert main([*argv[:4], "--resume"]) == 2 and "--output: name it" in capsys.readouterr().err
     Path("t.csv").write_text(
         "name,formula,domain\nfirst,2*x,x=0:1\nsecond,4*x,x=0:1\n"

@@ -1,7 +1,7 @@
 """The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file.
 
 A report may be compared with an earlier one, and is written as CSV, JSON or Markdown. Until it is written, its rows lie
-beside it in FILE.rows: a line for the settings, then a line for each row, on disk the moment it is done. So a run that
+beside it in FILE.rows: a line for what was asked, then a line for each row, on disk the moment it is done. So a run that
 was stopped, in whatever way, goes on with --resume. A row is used again only for the same formula on the same domain.
 """
 
@@ -66,7 +66,7 @@ def compiled(
     earlier = read_report(against) if against else None
     cases = select([case for table in tables for case in read_suite(table)], only)
     options |= {"eps": eps}
-    settings = {name: options[name] for name in SETTINGS}
+    settings = clean(options)
     kept = _kept(output, settings) if resume and output else {}
     done = {id(case): kept[_asked(case)] for case in cases if _asked(case) in kept}
     left = [case for case in cases if id(case) not in done]
@@ -133,7 +133,7 @@ def _kept(output: str, settings: dict[str, Any]) -> dict[tuple[str, ...], Row]:
             with suppress(ValueError):  # a line that a killed run has left half
                 lines.append(json.loads(line))
         earlier = {**(lines[0] if lines else settings), "rows": lines[1:]}
-    other = [name for name in SETTINGS if earlier.get(name) != settings[name]]
+    other = [name for name in settings if earlier.get(name) != settings[name]]
     require(not other, f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
     return {tuple(row["asked"]): row for row in earlier["rows"] if "asked" in row}
 

@@ -80,7 +80,7 @@ def run_suite(
     timeout: float | None = None,
     progress: Callable[[Case, Row], None] = lambda case, row: None,
 ) -> list[Row]:
-    """A row a case, in the order of `cases`; `progress(case, row)` at the end of each."""
+    """One row per case, in the order of `cases`; `progress(case, row)` at the end of each."""
     targets = [Target(str(k), case, options, timeout, record, failure) for k, case in enumerate(cases)]
     rows: dict[str, Row] = {}
     for result in pool.run_all(_workers(jobs, cluster), targets):
@@ -149,7 +149,6 @@ def _answer(target: Target, pipe: Any, parent: int) -> None:
     imported = [name for name in sys.modules if name not in known and not name.startswith("_")]
     pipe.send_bytes(json.dumps({"row": row, "imported": imported}).encode())
     os._exit(0)  # at once: a thread of the parent may have held the lock of stderr when the child was copied
-    os._exit(0)
 
 
 def _crash(code: int) -> Row:

@@ -108,7 +108,7 @@ def _sizes(record: dict[str, Any]) -> list[Part]:
 
 
 def head_rows(network: Any) -> list[dict[str, Any]]:
-    """One record a head of a network over fixed keys: its layer, its readable name, its keys and what it writes."""
+    """One record per head of a network over fixed keys: its layer, its readable name, its keys and what it writes."""
     from attnfun.network import Network
 
     rows = []
@@ -120,7 +120,7 @@ def head_rows(network: Any) -> list[dict[str, Any]]:
 
 
 def step_rows(net: Any) -> list[dict[str, Any]]:
-    """One record a coordinate of a composed network, none for others; `function` names earlier heads h1, h2, …"""
+    """One record per coordinate of a composed network, none for others; `function` names earlier heads h1, h2, …"""
     from attnfun.network import Network
     from attnfun.plots.anatomy import anatomy
 
@@ -137,9 +137,9 @@ def heads_page(record: dict[str, Any]) -> Iterator[Part]:
     head, key = ("block", "unit") if record.get("realise") == "mlp" else ("head", "key")
     every: Sequence[dict[str, Any]] = record.get("steps") or record.get("head_list") or ()
     several = f"{head}s" if len(every) <= MOST_HEADS else f"{head}s (the first {MOST_HEADS} of {len(every):,})"
-    columns = ["layer", "head=name", "keys", "lattice: × ", "rank", "writes:, "]
+    columns = ["head=name", "layer", "keys", "lattice: × ", "rank", "writes:, "]
     if "steps" in record:
-        columns = ["layer", f"{head}=head", "function", f"{key}s=keys", "pieces", "range=ends: to ", "own error=own"]
+        columns = [f"{head}=head", "layer", "function", f"{key}s=keys", "pieces", "range=ends: to ", "own error=own"]
         columns += ["share:.1%", "meaning"]
     rows = [one | {"meaning": "" if one["name"] == one.get("function") else one["name"]} for one in every[:MOST_HEADS]]
     yield from viewed({"rows": rows}, [{"table": "rows", "columns": columns, "title": several}])

@@ -107,10 +107,9 @@ ASIDE: dict[str, Callable[[], Any]] = {
 }
 """Several outputs, float32, or both, of every kind that has them."""
 
-DRAWN: dict[str, Callable[[Rng], Any]] = {name: globals()[name] for name in NAMES}
-
 
 @cache
 def model(kind: str, seed: int) -> Any:
-    """A model of a kind, built once per process."""
-    return DRAWN[kind](np.random.default_rng([NAMES.index(kind), seed]))
+    """A model of a kind, built once per process: the function above that has the kind's name draws its request."""
+    drawn: Callable[[Rng], Any] = globals()[kind]
+    return drawn(np.random.default_rng([NAMES.index(kind), seed]))

@@ -59,7 +59,7 @@ def test_beta_and_query_maps_mean_what_is_written(tmp_path: Path) -> None:
         ({}, None, "domain"),
         ({}, "x=-1:1;y=0:1", "variables"),
         ({"V": None}, "x=-1:1", "K and V"),
-        ({"V": np.ones(3)}, "x=-1:1", "row a key"),
+        ({"V": np.ones(3)}, "x=-1:1", "row per key"),
         ({"b": np.ones(3)}, "x=-1:1", "meet"),
         ({"bias": np.ones(16)}, "x=-1:1", "both"),
         ({"W_Q": np.ones((2, 1))}, "x=-1:1", "meet"),

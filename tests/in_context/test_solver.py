@@ -50,7 +50,7 @@ def test_standard_normal_examples_are_in_the_default_class() -> None:
         (lambda X, y, q: (X * 1.8, y, q), r"eigenvalues .* outside the declared spectrum \(5, 40\); declare .* layers"),
         (lambda X, y, q: (X[:2], y[:2], q), r"eigenvalues .* declare spectrum=\(1, 40\)"),
         (lambda X, y, q: (X[:, :2], y, q), "shape"),
-        (lambda X, y, q: (X, y[:-1], q), "one number a row"),
+        (lambda X, y, q: (X, y[:-1], q), "one number per row"),
         (lambda X, y, q: (np.where(X > 2, np.nan, X * 0 + np.inf), y, q), "not finite"),
         (lambda X, y, q: ("words", y, q), "array of numbers"),
     ],

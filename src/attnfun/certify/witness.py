@@ -100,7 +100,7 @@ def _proved_at(network: Network, function: Function, X: Array) -> tuple[float, A
     best, where = 0.0, None
     axes = [axis for layer in network.layers for head in layer.heads for axis in head.axes]
     if graph is None or any(axis.dim != 1 for axis in axes):
-        return best, where  # `outputs_at` reads one number an axis
+        return best, where  # `outputs_at` reads one number per axis
     with precision(128):
         for x in X:
             for a, b in zip(values_at_point(graph, function.box.names, x), outputs_at(network, x), strict=True):

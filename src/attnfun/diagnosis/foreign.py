@@ -56,7 +56,7 @@ def foreign_head(path: str | os.PathLike[str], box: Box) -> Network:
     K, V = tensors["K"], tensors["V"]
     V = V[:, None] if V.ndim == 1 else V
     if K.ndim != 2 or V.ndim != 2 or len(K) != len(V) or 0 in K.shape or 0 in V.shape:
-        raise InvalidRequest(f"{where}: K and V must be tables with a row a key, not {K.shape} and {V.shape}")
+        raise InvalidRequest(f"{where}: K and V must be tables with one row per key, not {K.shape} and {V.shape}")
     query = tensors.get("W_Q", np.eye(K.shape[1]))
     offset = tensors.get("b_Q", np.zeros(len(query)))
     bias = tensors.get("b", tensors.get("bias", np.zeros(len(K)))).reshape(-1)

@@ -66,8 +66,8 @@ def stream(net: Any, inputs: Any) -> Any:
 
 
 def run(net: Any, how: Any, *inputs: Any) -> Any:
-    """Arrays in, an array out; `how` says what is read off: rows, a number a row, all tokens, the first token, or the
-    products of towers."""
+    """Arrays in, an array out; `how` says what is read off: rows, one number per row, all tokens, the first token, or
+    the products of towers."""
     given = [np.asarray(one, how["dtype"]) for one in inputs]
     if how["reads"] == "scores":
         first, *middle, last = (stream(net["towers"][how["towers"][k]], [one]) for k, one in enumerate(given))

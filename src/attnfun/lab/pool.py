@@ -49,7 +49,7 @@ class Pool(Protocol):
 
 
 def run_all(pool: Pool, tasks: Sequence[Task]) -> Iterator[Result]:
-    """One result a task, whatever happens to the processes."""
+    """One result per task, whatever happens to the processes."""
     waiting = list(tasks)
     while waiting:
         done: set[str] = set()

@@ -229,7 +229,7 @@ def cut(low: Array, high: Array, axis: NDArray[np.intp]) -> tuple[Array, Array]:
 
 
 def exchanged(bad: NDArray[np.intp], old: Sequence[Array], new: Sequence[Array]) -> list[Array]:
-    """Arrays of one row a box without the rows `bad`, and `new` rows behind the others."""
+    """Arrays of one row per box without the rows `bad`, and `new` rows behind the others."""
     keep = np.setdiff1d(np.arange(len(old[0])), bad)
     return [np.concatenate([before[keep], after]) for before, after in zip(old, new, strict=True)]
 

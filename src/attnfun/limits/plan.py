@@ -71,7 +71,7 @@ class Plan(Record):
         return next((c for c in self.cells if (c.rank, c.heads, c.layers) == (rank, heads, layers)), None)
 
     def plot(self, path: Any = None) -> Any:
-        """The map of rank × heads in three colours, one panel a number of layers."""
+        """The map of rank × heads in three colours, one panel for each number of layers."""
         from attnfun.plots.limits import draw_plan
 
         return draw_plan(self, path)

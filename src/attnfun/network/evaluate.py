@@ -120,7 +120,7 @@ def stream(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
         raise InvalidRequest(f"route {route!r} does not apply to this network; these do: {known}")
     given = np.asarray(X)
     if given.ndim == 0 or given.shape[-1] != len(network.inputs):
-        raise InvalidRequest(f"points must have shape (n, {len(network.inputs)}), a column an input, not {given.shape}")
+        raise InvalidRequest(f"points need shape (n, {len(network.inputs)}), one column per input, not {given.shape}")
     require(given.dtype.kind in "fiub" and np.isfinite(given).all(), "points must be finite real numbers")
     current = given.reshape(-1, given.shape[-1]).astype(network.dtype)
     for layer in network.layers:

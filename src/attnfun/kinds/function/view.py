@@ -102,7 +102,7 @@ def explain(model: Approximant) -> str:
 
 
 def _anatomy(model: Approximant) -> list[str]:
-    """A line a head, or for a composed network a line a coordinate with its share of the error."""
+    """One line per head, or for a composed network one per coordinate with its share of the error."""
     if not model.network.heads:
         return ["The target is affine: the residual stream carries it, no attention is needed."]
     steps = {step["name"]: step for step in model.certificate.details.get("steps", ())}

@@ -1,7 +1,7 @@
 """The solutions that in-context networks are measured against: closed form, coordinate descent, Newton's method.
 
 Prompts of a class, one by one (`example_prompts`: eigenvalues over the whole spectrum, y up to its range;
-`hard_prompts`), and many at once, with one query a prompt (`draw_prompts`: what training draws from). Solutions are
+`hard_prompts`), and many at once, with one query per prompt (`draw_prompts`: what training draws from). Solutions are
 computed side by side: closed form, cyclic coordinate descent on the Gram matrices, Newton's method with halved steps.
 """
 

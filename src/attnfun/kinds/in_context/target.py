@@ -170,7 +170,7 @@ class InContextTask(Target):
         """
         x, t = _matrix(X, self.dim, "X"), _numbers(y, "y")
         rows = x.shape[-2]
-        require(t.shape == x.shape[:-1], f"X has {rows} rows and y the shape {t.shape}: one number a row is needed")
+        require(t.shape == x.shape[:-1], f"X has {rows} rows and y the shape {t.shape}: one number per row is needed")
         if rows > self.examples:
             raise InvalidRequest(
                 f"{rows} examples, but the network was built for at most {self.examples}: "
@@ -246,7 +246,7 @@ class InContextTask(Target):
         """
         x, t, queries = self.checked(X, y, X_query)
         if x.ndim == 3 and queries.shape != (len(x), self.dim):
-            raise InvalidRequest(f"{len(x)} prompts and queries of shape {queries.shape}: one query a prompt is needed")
+            raise InvalidRequest(f"{len(x)} prompts and queries of shape {queries.shape}: each prompt needs one query")
         return self.written(weights, x, t, queries)
 
     def written(self, weights: Any, x: Array, t: Array, queries: Array) -> tuple[tuple[Array], bool]:

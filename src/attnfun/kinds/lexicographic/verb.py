@@ -21,8 +21,8 @@ def lexicographic(
 ) -> LexicographicHead:
     """The best of n keys x ∈ {0, …, levels − 1}^coordinates, the first coordinate deciding first, by plain attention.
 
-    `method`: "one head" (rank 1, while levels^coordinates fits the significand), "cascade" (a head a coordinate, levels
-    up to half of it), or "auto", the first that holds the grid. Infeasible, with what would do, beyond.
+    `method`: "one head" (rank 1, while levels^coordinates fits the significand), "cascade" (one head per coordinate,
+    levels up to half of it), or "auto", the first that holds the grid. Infeasible, with what would do, beyond.
     """
     one_of("dtype", dtype, DTYPES)
     one_of("method", method, METHODS)

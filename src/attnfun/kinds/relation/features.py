@@ -159,7 +159,7 @@ class Features(Brief):
         """(n, variables of the core) → (n, rank): `name` is "left" or "right".
 
         Operations, for the rounding bound: t = ((x − low) − (high − x))/(high − low), cut to [-1, 1]; T_j by its
-        recurrence; one sum an axis; one product a block.
+        recurrence; one sum per axis; one product per block.
         """
         half, kind = self.half(name), np.dtype(dtype)
         out = np.ones((len(points), self.rank), dtype=kind)

@@ -4,7 +4,7 @@
 | --- | --- |
 | `Polynomials` | products of polynomials, and the towers that realise them |
 | `Cells` | look-up tables over soft cells, or broken lines of ReLU units |
-| `Separable` | the relation's own terms, a network a side |
+| `Separable` | the relation's own terms, one network per side |
 | `Slices` | slices of the relation itself: no network, and never proved |
 | `TrainedTowers` | those of networks that were trained, of two sides or three: never proved |
 
@@ -302,7 +302,7 @@ class CellSide:
             raise InvalidRequest("a key of soft cells is not finite")
         if self.lines is not None:
             if self.lines.shape != (2, self.values.shape[-1]) or len(self.keys) != 1:
-                raise InvalidRequest("ReLU units are those of one variable a side, with a line a feature")
+                raise InvalidRequest("ReLU units are those of one variable per side, with one line per feature")
             require(np.isfinite(self.lines).all(), "a line of ReLU units is not finite")
 
 
@@ -313,14 +313,14 @@ class Cells(Form):
     | symbol | here | shape |
     | --- | --- | --- |
     | p_i(x), q_j(y) | softmax weights of the left and of the right keys: near 1 in the cell of centre i, j | |
-    | P, Q | `left.values`, `right.values`: a row a key | (keys_1, …, keys_a, rank) |
+    | P, Q | `left.values`, `right.values`: one row per key | (keys_1, …, keys_a, rank) |
     | J | `signs`, of a symmetric relation: Q = P J and the same keys on both sides | (rank,) |
 
         φ(x) = Σ_i p_i(x) P_i,   ψ(y) = Σ_j q_j(y) Q_j,   ⟨φ(x), ψ(y)⟩ = Σ_ij p_i(x) q_j(y) ⟨P_i, Q_j⟩
 
     so the score is exactly one product head over both sides' keys with the values ⟨P_i, Q_j⟩.
 
-    With `lines` (2, rank) on both sides it is a pair of MLPs of one variable a side: a broken line a feature,
+    With `lines` (2, rank) on both sides it is a pair of MLPs of one variable per side: one broken line per feature,
 
         φ(x) = slope x + offset + Σ_i relu(k_i (w x + c) + b_i) P_i,
 

@@ -195,7 +195,7 @@ def _enclosed(
 def _pieces_bound(relation: Relation, cells: Cells, goal: float | None) -> tuple[float, Ends, dict[str, Any]]:
     """(proved sup of |r − score| in real arithmetic, ends of the pair of pieces where it is, details).
 
-    Pairs of pieces: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| for towers of ReLU units of one variable a side, kinks and all.
+    Pairs of pieces: sup |r(x, y) − ⟨φ(x), ψ(y)⟩| for towers of ReLU units of one variable per side, kinks and all.
 
     Statement. Let φ, ψ be broken lines with stored breakpoints z_k, w_l (`Cells` with lines; units relu(x − z)). On
     [z_k, z_{k+1}] × [w_l, w_{l+1}] the score is *bilinear*, with the corner values M_kl = ⟨φ(z_k), ψ(w_l)⟩. So

@@ -291,7 +291,7 @@ def column_errors(P: Array) -> tuple[Array, Array]:
 
     The operations are those of `features.Features.side` before its products: t = x mapped to [-1, 1] and cut is
     off by at most 5u, T_j by 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u),
-    and one sum an axis, in any order.
+    and one sum per axis, in any order.
     """
     shape = P.shape[:-1]
     growth = np.ones(shape)

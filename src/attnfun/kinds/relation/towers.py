@@ -160,7 +160,7 @@ def corners(m: int) -> tuple[Array, Array]:
 
 
 def product_scales(half: Half, weights: TowerWeights) -> Array:
-    """(rank,) S_i as layer 2 has them: one division a group and one product a block without variables, in order."""
+    """(rank,) S_i as layer 2 has them: one division per group and one product per block without variables, in order."""
     assert weights.scales is not None
     out = np.ones(half.rank)
     for scale in weights.scales:

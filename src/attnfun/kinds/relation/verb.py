@@ -36,19 +36,19 @@ def relation(
     A relation g(u(x), v(y)) has towers in which networks compute u and v, proved from x on. Where u or v do not
     compile to what that takes, and with `realise="mlp"`, they are taken as computed exactly: `conditional`.
 
-    `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not
-    positive semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a
-    diagonal J of signs. `method`: "auto" (the least rank), "expand" (the relation's own terms Σ a_i(x) b_i(y),
-    multiplied out, in any number of variables), "polynomial" (the least rank of the next three), "chebyshev", "tensor"
-    (products of the factors' features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats"
-    (broken lines as ReLU units, one variable a side: kinks too) or "cross" (slices of the relation, measured and never
-    proved: status `sampled`). `accept`: "sampled" lets auto fall back to "cross" wherever nothing was proved; unless it
-    is given, such a relation is refused. `realise`: "attention" (one head a tower; two layers past three variables, for
-    relations that separate) or "mlp" (ReLU units; several variables where they separate). `band`: for relations that
-    jump (sums of sign() and continuous terms), which are refused otherwise: the error is then within eps wherever the
-    arguments of all signs are at least `band` in size; `.band` has the measure of the rest, `.target` is the smooth
-    relation that was met at eps/2, and no lower bound on the rank is given. `features_only=True` leaves the towers out:
-    the certificate is then about the features as polynomials.
+    `symmetric`: left and right variables correspond in order and one tower serves both; a relation that is not positive
+    semidefinite is then refused with a witness (`NotPositive`) unless `signed=True` allows ⟨φ, Jφ⟩ with a diagonal J of
+    signs. `method`: "auto" (the least rank), "expand" (the relation's own terms Σ a_i(x) b_i(y), multiplied out, in any
+    number of variables), "polynomial" (the least rank of the next three), "chebyshev", "tensor" (products of the
+    factors' features), "cholesky", "voronoi" (two look-up tables over soft cells: kinks too), "hats" (broken lines as
+    ReLU units, one variable per side: kinks too) or "cross" (slices of the relation, measured and not proved: status
+    `sampled`). `accept`: "sampled" lets auto fall back to "cross" wherever nothing was proved; unless it is given, such
+    a relation is refused. `realise`: "attention" (one head per tower; two layers past three variables, for relations
+    that separate) or "mlp" (ReLU units; several variables where they separate). `band`: for relations that jump (sums
+    of sign() and continuous terms), which are refused otherwise: the error is then within eps wherever the arguments of
+    all signs are at least `band` in size; `.band` has the measure of the rest, `.target` is the smooth relation that
+    was met at eps/2, and no lower bound on the rank is given. `features_only=True` leaves the towers out: the
+    certificate is then about the features as polynomials.
     """
     from attnfun.kinds.relation.build.search import Ask
     from attnfun.kinds.relation.build.ways import find

@@ -101,7 +101,7 @@ def _tables(asked: Relation, keys: Any, values: Any) -> tuple[Columns, Columns]:
         return table, table
     out = columns(values, "values", None, asked.right.names)
     if len(out.values) != len(table.values):
-        raise InvalidRequest(f"{len(out.values):,} values for {len(table.values):,} keys: one row a key is needed")
+        raise InvalidRequest(f"{len(out.values):,} values for {len(table.values):,} keys: one row per key is needed")
     return table, out
 
 

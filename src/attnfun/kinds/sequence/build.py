@@ -20,8 +20,9 @@ of every other token lies 800 (float32: 110) below, an exact zero by underflow. 
 applied before it is gathered. Where rows differ from token to token, their heads are blocks of keys of one head, and a
 block is shut out at every position that is not its own. *deep* is (i) with `compose` in place of the second layer: more
 layers, fewer keys.
-Size: (i) a head an aggregate and a token fetched; then what G_i takes as a function of F_i: d n variables at most, in
-an equivariant map often two. (iii) P^{dn} keys, P = ⌈B L √(dn)/ε⌉ for a Lipschitz constant L; refused with that number.
+Size: (i) one head per aggregate and per token fetched; then what G_i takes as a function of F_i: d n variables at most,
+in an equivariant map often two. (iii) P^{dn} keys, P = ⌈B L √(dn)/ε⌉ for a Lipschitz constant L; refused with that
+number.
 Bound: *sequence*, from the stored weights.
 Failure mode: G_i that no single layer can hold; an inner function, an aggregate and an outer function, which are three
 layers (method deep has both); partitions past memory; expressions that are not defined on the box of their features,

@@ -27,7 +27,7 @@ class Example:
 
 
 def relu_network(tokens: int, dim: int = 2, hidden: int = 10, outputs: int = 2, seed: int = 0) -> list[list[str]]:
-    """A 2-layer ReLU net of the flattened sequence with weights from N(0, 1), three decimals: one row a token."""
+    """A 2-layer ReLU net of the flattened sequence with weights from N(0, 1), three decimals: one row per token."""
     rng = np.random.default_rng(seed)
     names = [f"{c}_{j + 1}" for j in range(tokens) for c in "xyzuvw"[:dim]]
     first, second = rng.normal(size=(hidden, len(names) + 1)), rng.normal(size=(tokens, outputs, hidden))

@@ -106,7 +106,7 @@ class OfTokens(Target):
         X = together(given)
         if X.shape[-2:-1] != (self.count,):
             wanted = f"({self.count},) or (batch, {self.count}) is needed"
-            raise InvalidRequest(f"{', '.join(given)} of shape {X.shape[:-1]}: {wanted}, one entry a token")
+            raise InvalidRequest(f"{', '.join(given)} of shape {X.shape[:-1]}: {wanted}, one entry per token")
         return self.of_columns(X), X.shape[:-2]
 
     @property

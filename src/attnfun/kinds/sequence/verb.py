@@ -31,7 +31,7 @@ def sequence(
 ) -> SequenceApproximant:
     """A softmax-attention network within `eps` of a sequence map, in every entry and for every sequence of the box.
 
-    `target`: an expression or a list of them (outputs of every token), or one list a token (see `SequenceMap`
+    `target`: an expression or a list of them (outputs of every token), or one list per token (see `SequenceMap`
     for the language: own coordinates `x`, entries `x_3`, mean, sum, max, min, softmax_mean). `method`: two-layer (at
     most two attention layers), deep (any number), one-layer-softmax (one attention layer, then one softmax over
     constant keys, which is a layer too where layers are counted), partition, or auto (two-layer where it fits, else

@@ -6,7 +6,7 @@ times p_α p_β (p_0 = n). Nothing is rounded. For total degree at most n the pr
 independent and P is unique; past it P is the one that the expression gives.
 
 `forms` are the fewest sums Σ_n ψ_h(x_n) that P is a polynomial of: its *essential* linear forms. With M the matrix of
-the coefficients of ∂P/∂p_α (one row an α), P does not change along v exactly if vᵀM = 0, so these forms are a basis of
+the coefficients of ∂P/∂p_α (one row per α), P does not change along v exactly if vᵀM = 0, so these forms are a basis of
 the columns' span; in reduced row echelon form P is Q(φ), Q being P with every p_α that is no pivot replaced by 0.
 
 Failure mode: NotPolynomial, with the reason, for anything else than rational polynomials, or past MAX_PRODUCTS terms.

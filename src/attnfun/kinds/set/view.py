@@ -55,7 +55,7 @@ def explain(model: SetApproximant) -> str:
     a, n = model.analysis, model.target.points
     lines = [f"{model.target.text}  for sets of {n} points in  {model.target.box.text}"]
     lines.append(f"{a.verdict[0].upper()}{a.verdict[1:]} ({a.note}).")
-    tokens = f"{n}² tokens, one a pair" if model.weights.pairs else "one token an element"
+    tokens = f"{n}² tokens, one per pair" if model.weights.pairs else "one token per element"
     lines.append(f"Method {model.method}: {tokens}.")
     lines += [
         f"{key}: {value}" for key, value in model.story.items() if key not in ("construction", "stages", "training")

@@ -129,7 +129,7 @@ class Trilinear(Form):
         """(n, 1) each → (n,), in float64.
 
         Operations, for the rounding bound: t = ((x − low) − (high − x))/(high − low), cut to [-1, 1]; T_j by its
-        recurrence; one sum a side; two products a term; one sum.
+        recurrence; one sum per side; two products per term; one sum.
         """
         out = np.ones((len(columns[0]), self.rank))
         low, high = self.box.low_array, self.box.high_array

@@ -30,7 +30,7 @@ def page(laboratory: Laboratory) -> str:
 
 
 def summary(laboratory: Laboratory) -> str:
-    """Markdown: an overview, and a section a study: claim, finding, evidence, small tables, how to run it again."""
+    """Markdown: an overview, and one section per study: claim, finding, evidence, small tables, how to run it again."""
     made = template(_HERE / "studies.md.jinja", {"cell": cell, "inline": _inline, "code": _code, "anchor": _anchor})
     return str(made.render(laboratory=laboratory, most=_FEW_ROWS)).rstrip() + "\n"
 

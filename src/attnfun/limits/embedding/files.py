@@ -6,7 +6,7 @@
 | --- | --- | --- |
 | TREC qrels | four fields, by tabs or spaces: query, iteration, document, grade | grades above 0 are relevant |
 | TSV | two or three fields by tabs: query, document[, grade]; a first line that names the columns is skipped | same |
-| CSV matrix | commas: a row a query, a column a document; a first line and a first column of ids may stand | same |
+| CSV matrix | commas; rows are queries, columns documents; a first line and a first column of ids may stand | same |
 | .npy | a matrix of numbers | same |
 
 A pair that is listed twice with the same judgement counts once, with two judgements it is refused. Blank lines and

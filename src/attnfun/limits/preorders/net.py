@@ -1,4 +1,4 @@
-"""A utility for a comparison callable: ranks on a net of keys, a row a query of a net, interpolated in all variables.
+"""A utility for a comparison callable: ranks on a net of keys for each query of a net, interpolated in all variables.
 
 Statement. On a product grid of N keys (and of queries) let u(q, k) = the mean rank of k among the N keys for q,
 divided by N − 1: ties have equal ranks, and a ≻ b iff u(q, a) > u(q, b) for all keys and queries of the net, if the

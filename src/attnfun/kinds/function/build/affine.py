@@ -3,7 +3,7 @@
 Statement. f(x) = A x + c is the read-out of the residual stream: no head, no key; exact but for the rounding of A and
 c.
 Source: the residual stream of Vaswani et al. 2017, through which linear maps are free.
-Size: (d + 1) parameters an output.  Bound: |A − fl(A)||x| + |c − fl(c)|, proved like any other network.
+Size: (d + 1) parameters per output.  Bound: |A − fl(A)||x| + |c − fl(c)|, proved like any other network.
 A target whose whole range is within ε of its middle is that constant.
 Failure mode: refuses whatever else is not affine (found by comparing gradients at random points; the proof decides).
 Example: af.compile("2*x - y + 1", domain=..., eps=1e-9).

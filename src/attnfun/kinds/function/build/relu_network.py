@@ -1,4 +1,4 @@
-"""relu_network: a ReLU network that the user brings, as attention and nothing else, one head a hidden unit.
+"""relu_network: a ReLU network that the user brings, as attention and nothing else, one head per hidden unit.
 
 Statement. Let f be a ReLU network of any depth on a box (affine maps and relu only). Replace every unit relu(z) that
 changes sign on the box by a head of z, accurate to ε_i on the range of z; the affine maps are linear and free.
@@ -54,7 +54,7 @@ class Design:
 
 class ReluNetwork(Construction):
     name = "relu_network"
-    summary = "an MLP the user brings: one kink a hidden unit"
+    summary = "an MLP the user brings: one kink per hidden unit"
 
     def plan(self, request: Request) -> Plan:
         function = request.function

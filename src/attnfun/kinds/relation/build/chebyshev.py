@@ -7,7 +7,7 @@ Source: Mercer 1909 and Schmidt 1907 for integral operators; here the operator i
 Lafferty, arXiv 2402.08856, for the use: relations as inner products of two feature maps.
 Derivation: |T_j| ≤ 1, so dropping terms costs at most the sum of the coefficients that they take along; C is positive
 semidefinite if the polynomial kernel is (congruence with the invertible matrix of the T_j at the nodes).
-Size: one feature a singular value that is kept. Bound: see `prove_features`.
+Size: one feature per singular value that is kept. Bound: see `prove_features`.
 Failure mode: a kink gives slowly decaying coefficients, and ranks of hundreds.
 """
 

@@ -5,7 +5,7 @@ Statement: with K the kernel at the Chebyshev nodes and d its diagonal, take i =
 its largest entry is on the diagonal. The columns of G are values of functions at the nodes; their Chebyshev
 coefficients are the features.
 Source: Fine and Scheinberg 2001; Harbrecht, Peters and Schneider 2012 for the trace bound.
-Size: one feature a pivot. Bound: the diagonal, proved off the nodes too (`prove_features`, *diagonal*).
+Size: one feature per pivot. Bound: the diagonal, proved off the nodes too (`prove_features`, *diagonal*).
 Failure mode: a kernel that is not positive semidefinite ends the recursion early.
 """
 

@@ -1,4 +1,4 @@
-"""Hats: broken lines through a table of the relation, as ReLU units of one variable a side.
+"""Hats: broken lines through a table of the relation, as ReLU units of one variable per side.
 
 Statement: with nodes z_k, w_l and hat functions, r ≈ Σ_kl hat_k(x) R_kl hat_l(y), R = r(z, w), factored as P Qᵀ; the
 columns of P and Q are values of broken lines, and all features of a side share the same hidden units relu(x − z).
@@ -8,7 +8,7 @@ Derivation: interpolating a kink is wrong to one side, by up to L h/2, so a cons
 L h/4, and 1 + L/(4ε) nodes for |x − y|. Truncation and interpolation share ε freely, because the residual of both is
 looked at on a grid four times as fine as the nodes.
 Size: nodes − 2 units and `rank` features a side. Bound: `prove_cells`.
-Failure mode: one variable a side; past MOST_NODES nodes it is refused.
+Failure mode: one variable per side; past MOST_NODES nodes it is refused.
 Example: abs(x − y) on [0, 1]² at 1e-2: some thirty features.
 """
 

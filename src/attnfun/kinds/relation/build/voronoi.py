@@ -4,7 +4,7 @@
 | --- | --- |
 | v_i, w_j | centres of the cells of the left and of the right box, on product grids of widths h_k |
 | R_ij = r(v_i, w_j) | the table of the relation |
-| S = β h² | sharpness: logits β(2vx − v²), one softmax a variable |
+| S = β h² | sharpness: logits β(2vx − v²), one softmax per variable |
 | c | a constant taken off the residual, the middle of its range: one feature more, up to half the error less |
 
 Statement: R ≈ P Qᵀ of rank k, φ(x) = Pᵀ p(x), ψ(y) = Qᵀ q(y) with the soft indicators p, q of the cells. For continuous

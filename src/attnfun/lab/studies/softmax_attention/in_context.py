@@ -147,7 +147,7 @@ def draw(table: Rows) -> Any:
             rows = here.where(way=way)
             curve(ax, rows, "layers", "rms", mark, color=colour, ms=5, mfc="none", label="{way}: rms")
         level(ax, built, "trivial", ls="--", lw=1, color=SLATE, label="mean of the answers: rms")
-        texts = ("one query a prompt, fresh prompts of the class", "attention layers", "error of predictions")
+        texts = ("one query per prompt, fresh prompts of the class", "attention layers", "error of predictions")
         legend = {"loc": "lower left", "fontsize": 6.5}
         labelled(ax, task, *texts, log="xy", xticks=built.of("layers"), legend=legend)
     return figure

@@ -215,6 +215,14 @@ def test_ties_in_first_coordinates_are_drawn() -> None:
     assert 0.3 < np.mean(few) < 0.7
 
 
+def test_a_network_that_does_not_fit_the_kind_of_the_target_is_refused_in_one_sentence() -> None:
+    clip, table, form, total = (built(name) for name in ("clip", "table", "form", "sum"))
+    fit = ((clip, total), (clip.network, total), ("a word", table), (clip.architecture, form), ("a word", clip))
+    for net, target in fit:
+        with pytest.raises(af.InvalidRequest, match=r"trained towards|learned by"):
+            af.train(net, target, steps=1)
+
+
 def test_what_has_no_network_and_what_does_not_fit_is_refused() -> None:
     nothing = (
         af.preorder(utility="x", right="x=0:1"),

@@ -73,6 +73,13 @@ class Function(Target):
         return self.graph if self.source is None else self.source
 
     @classmethod
+    def on(cls, target: Any, domain: Any, lipschitz: float | None = None) -> Function:
+        """A Function from whatever `read` takes, on a domain in any of its forms."""
+        mlp = read_mlp(target)
+        box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
+        return cls.read(target if mlp is None else mlp, box, lipschitz)
+
+    @classmethod
     def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
         """A Function from text, a list of texts, a Graph, an MLP (`mlp`), or a Python callable (traced if possible)."""
         if isinstance(target, Function):
@@ -183,6 +190,16 @@ class Function(Target):
         require(callable(given), "the file's target is a black box; pass the Python function itself")
         call = Function.read(_opaque(given), self.box, self.lipschitz).call
         return Function(None, self.box, self.outputs, call, self.lipschitz)
+
+    def aimed(self, given: Any, domain: Any, lipschitz: float | None) -> Target:
+        if isinstance(given, Function):
+            return given.aimed(None, domain, lipschitz)
+        require(not isinstance(given, Target), "a network of a function is trained towards functions alone")
+        if given is not None:
+            return Function.on(given, self.box if domain is None else domain, lipschitz)
+        if domain is not None and Box.parse(domain, self.box.names) != self.box:
+            raise InvalidRequest(f"the target has its own domain {self.box.text}; leave domain out")
+        return self
 
     def absolute(self, fraction: float, dtype: str) -> tuple[float, dict[str, Any]]:
         """`fraction` of a witnessed range: never too lax, because the two witness points attain it."""

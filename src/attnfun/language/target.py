@@ -12,6 +12,7 @@ a model (`attnfun.model`) goes through these methods, so none of it knows a kind
 | `exact(*inputs)` | the truth for drawn inputs |
 | `errors(outputs, wanted)` | (count, entries): how far off, for every draw |
 | `against(given)` | the target that a file is to be proved for, if a caller of `verify` says what it is about |
+| `aimed(given, domain, lipschitz)` | the target that `train` aims at, if a caller says another than the network's own |
 """
 
 from __future__ import annotations
@@ -126,6 +127,12 @@ class Target(Brief):
     def against(self, given: Any) -> Self:
         """This target, if `given` says the same, or the one to prove instead; InvalidRequest for another one."""
         raise InvalidRequest(f"a file of the kind {self.kind} is proved against what it holds: leave target out")
+
+    def aimed(self, given: Any, domain: Any, lipschitz: float | None) -> Target:
+        """This target: only functions are replaced, by a target or a text on a domain."""
+        if any(one is not None for one in (given, domain, lipschitz)):
+            raise InvalidRequest(f"{self.text:.60} is the target; leave any other, domain and lipschitz out")
+        return self
 
     def absolute(self, fraction: float, dtype: str) -> tuple[float, Mapping[str, Any]]:
         """(eps, its witness) for an eps that is a fraction of the target's range."""

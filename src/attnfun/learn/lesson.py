@@ -94,9 +94,10 @@ T = TypeVar("T", bound=Target)
 class Ask(Generic[T]):
     """One request to `train`.
 
-    `target`: what to train towards. `architecture`: a shape that was given alone, without weights; else None, and the
-    shape is that of the given model. `start`: "random", "constructed", or weights (a model's or a network). `source`:
-    the model that the target comes from, if any. `widths` and `rank` put ReLU towers in the place of a relation's own.
+    `target`: what to train towards. `architecture`: what was given in a model's place, as a rule a shape alone; else
+    None, and the shape is that of the given model. `start`: "random", "constructed", or weights (a model's or a
+    network). `source`: the model that the target comes from, if any. `widths` and `rank` put ReLU towers in the place
+    of a relation's own.
     """
 
     recipe: Recipe
@@ -106,6 +107,13 @@ class Ask(Generic[T]):
     widths: Sequence[int] | None = None
     rank: int | None = None
     source: Any = None
+
+    def weights_of(self, given: Any) -> Any:
+        """The weights of the model that is given: of a kind that a shape alone does not describe."""
+        if self.architecture is not None:
+            other = type(self.architecture).__name__
+            raise InvalidRequest(f"{self.target.text[:60]} is learned by a model of it; what was given is: {other}")
+        return given.weights
 
     def no_towers(self) -> None:
         require(self.widths is None and self.rank is None, "widths and rank are those of the towers of a relation")

@@ -20,9 +20,7 @@ from attnfun.certify.certificate import Certificate, Status
 from attnfun.errors import InvalidRequest, require
 from attnfun.kinds import find
 from attnfun.language.brief import Brief
-from attnfun.language.domain import Box
 from attnfun.language.function import Function
-from attnfun.language.mlp import read_mlp
 from attnfun.language.target import Target
 from attnfun.learn.descend import Recipe, one_torch_thread
 from attnfun.learn.lesson import Ask, Lesson, Problem
@@ -137,11 +135,12 @@ def train(
     if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
         raise InvalidRequest(f"checkpoint={checkpoint!r:.40}: the path of a file is needed")
     given = network if isinstance(network, Model) else None
-    bare = network if given is None and not isinstance(network, Network) else None
+    bare = network if given is None else None
     asked = _target(network, target, domain, lipschitz)
     if isinstance(start, str):
         require(start in ("random", "constructed"), f"start={start!r:.40}: write random, constructed or give a network")
-        require(start != "constructed" or bare is None, "start='constructed' needs weights, not an architecture alone")
+        weighs = isinstance(network, (Model, Network))
+        require(start != "constructed" or weighs, "start='constructed' needs weights, not an architecture alone")
     name = start if isinstance(start, str) else "given"
     if start == "constructed":
         start = network
@@ -173,33 +172,19 @@ def _certified(target: Target, weights: Any, seen: Certificate) -> Certificate:
 
 def _target(network: Any, target: Any, domain: Any, lipschitz: float | None) -> Target:
     """What was given, else what the network or the target brings along; a function's text on its box."""
-    own = getattr(network, "target", None)
-    if isinstance(target, Model):
-        target = target.target
-    if isinstance(own, Target) and not isinstance(own, Function):
-        if target is not None or domain is not None or lipschitz is not None:
-            raise InvalidRequest("this network brings its own target; leave target, domain and lipschitz out")
-        return own
-    if isinstance(target, Target) and not isinstance(target, Function):
-        require(domain is None and lipschitz is None, "domain and lipschitz are for functions; leave them out")
-        return target
-    if not isinstance(network, (Model, Network, Architecture)):
+    own, given = getattr(network, "target", None), target.target if isinstance(target, Model) else target
+    if isinstance(own, Target):
+        return own.aimed(given, domain, lipschitz)
+    if isinstance(given, Target):
+        return given.aimed(None, domain, lipschitz)
+    if not isinstance(network, (Network, Architecture)):
         raise InvalidRequest(
             f"the network is a {type(network).__name__}: nothing in it can be trained towards this target; a network "
             "of `compile`, `train` or the like is needed"
         )
-    if target is None:
-        require(own is not None, "train needs a target: an architecture has none of its own")
-        target = own
-    if isinstance(target, Function):
-        if domain is not None and Box.parse(domain, target.box.names) != target.box:
-            raise InvalidRequest(f"the target has its own domain {target.box.text}; leave domain out")
-        return target
+    require(given is not None, "train needs a target: an architecture has none of its own")
     if domain is None:
-        plain = network.weights if isinstance(network, Model) else network
-        if not isinstance(plain, Network):
+        if not isinstance(network, Network):
             raise InvalidRequest("train needs a domain, for instance domain='x=-1:1': an architecture has none")
-        domain = plain.domain
-    mlp = read_mlp(target)
-    box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
-    return Function.read(target if mlp is None else mlp, box, lipschitz)
+        domain = network.domain
+    return Function.on(given, domain, lipschitz)

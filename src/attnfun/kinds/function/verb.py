@@ -14,9 +14,7 @@ from attnfun.certify.verdict import Proof, verdict
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.function.view import Approximant
 from attnfun.language.definedness import require_defined
-from attnfun.language.domain import Box
 from attnfun.language.function import FLOOR, Function
-from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import one_of, whole_number
 from attnfun.model import about
 from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, read_norm, refusal, search
@@ -67,15 +65,13 @@ def compile(
     power = read_norm(norm)
     check_request(eps, dtype, seed, accept)
     one_of("realise", realise, ("attention", "mlp"))
-    mlp = read_mlp(target)
-    box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
-    function = Function.read(target if mlp is None else mlp, box, lipschitz)
+    function = Function.on(target, domain, lipschitz)
     named = "sup" if math.isinf(power) else power
     asked: dict[str, Any] = {"eps": float(eps), "norm": named, "method": method, "dtype": dtype}
     asked |= {"relative": bool(relative), "seed": int(seed), "realise": realise}
     say("is the target defined on the domain?")
     if function.graph is not None:
-        require_defined(function.graph, box, continuous=math.isinf(power))
+        require_defined(function.graph, function.box, continuous=math.isinf(power))
     shown = None
     if relative:
         eps, shown = function.absolute(float(eps), dtype)

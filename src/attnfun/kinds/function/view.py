@@ -56,9 +56,9 @@ def lesson(given: Any, ask: Ask[Function]) -> Lesson:
 
     ask.no_towers()
     function = ask.target
-    architecture = given if isinstance(given, Architecture) else given.architecture
+    architecture = given if isinstance(given, Architecture) else getattr(given, "architecture", None)
     if not isinstance(architecture, Architecture):
-        raise InvalidRequest(f"a {type(given).__name__} has no architecture that computes a function")
+        raise InvalidRequest(f"nothing in it can be trained towards a function: {type(given).__name__}")
     if function.graph is not None:
         require_defined(function.graph, function.box, continuous=False)
     elif function.call is None:

@@ -276,10 +276,11 @@ class Side:
 def lesson(given: Any, ask: Ask[Any]) -> Lesson:
     """The towers of a model of a relation of two or three variables, or those of `widths`."""
     ask.no_noise()
-    problem = _problem(given.weights, ask)
+    own = ask.weights_of(given)
+    problem = _problem(own, ask)
     if ask.start == "random":
         origin = problem.random(ask.recipe.seed)
-    elif ask.start is given.weights and problem.origin:
+    elif ask.start is own and problem.origin:
         origin = problem.origin
     elif isinstance(ask.start, TrainedTowers):
         origin = ask.start.networks

@@ -213,7 +213,7 @@ def lesson(given: Any, ask: Ask[Lookup]) -> Lesson:
 
     ask.no_noise()
     ask.no_towers()
-    target, own = ask.target, given.weights
+    target, own = ask.target, ask.weights_of(given)
     require(own.networks, "this head stands behind features and no tower: leave features_only out to have a network")
     problem = LookupProblem(target, own, own.network)
     if ask.start == "random":

@@ -68,7 +68,7 @@ def lesson(given: Any, ask: Ask[Ternary]) -> Lesson:
     """Other coefficients in the shape of a form; with `widths`, and of towers, as for a relation of two variables."""
     from attnfun.kinds.ternary.torch_trilinear import FormProblem
 
-    target, own = ask.target, given.weights
+    target, own = ask.target, ask.weights_of(given)
     if not isinstance(own, Trilinear) or ask.widths is not None or ask.rank is not None:
         return towers(given, ask)
     ask.no_noise()

@@ -1,8 +1,9 @@
 """The suite command: every row of CSV files of targets, compiled and proved in parallel; a table, a summary, a file.
 
 A report may be compared with an earlier one, and is written as CSV, JSON or Markdown. Until it is written, its rows lie
-beside it in FILE.rows: a line for what was asked, then a line for each row, on disk the moment it is done. So a run that
-was stopped, in whatever way, goes on with --resume. A row is used again only for the same formula on the same domain.
+beside it in FILE.rows: a line for what was asked, then a line for each row, on disk the moment it is done. So a run
+that was stopped, in whatever way, goes on with --resume. A row is used again only for the same formula on the same
+domain.
 """
 
 from __future__ import annotations

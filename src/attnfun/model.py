@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from attnfun import fast
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import About
 from attnfun.errors import AttnfunError, InvalidRequest
@@ -88,13 +89,16 @@ class Model(Brief, Generic[T, W]):
     architecture = Of[Any]("weights")
     """The shape of the weights: what `train` sets free."""
 
-    def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """The target's inputs → its outputs, float64: `net(X)`, or variables by name, `net(x=0.3, y=[0, 1])`."""
+    def __call__(self, *inputs: Any, threads: int = 1, **options: Any) -> Any:
+        """The target's inputs → its outputs, float64: `net(X)`, or variables by name, `net(x=0.3, y=[0, 1])`.
+
+        Large calls take compiled kernels if numba is there (`attnfun.fast`), on so many `threads`.
+        """
         target = self.target
         named, rest = read_call(target.encode, target.variables, inputs, options)
         inputs, shape = target.of_names(named) if named else (inputs, None)
         arrays, how = target.encode(self.weights, *inputs, **rest)
-        found = target.decode(self.weights.run(*arrays), how)
+        found = target.decode(fast.run(self.weights, arrays, threads), how)
         return found if shape is None else found.reshape(shape + found.shape[1:])
 
     @property

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun import fast
 from attnfun.certify.certificate import Certificate, Status
 from attnfun.certify.verdict import About, undecided, verdict
 from attnfun.certify.view import Undecided
@@ -113,13 +114,13 @@ def refusal(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores."""
+    """One BLAS thread and NumPy alone: a request gives the same bits on any number of cores, with numba or without."""
     if _ALONE.get():
         yield
         return
     token = _ALONE.set(True)
     try:
-        with _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
+        with fast.off(), _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
             yield
     finally:
         _ALONE.reset(token)

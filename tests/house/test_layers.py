@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("language",),
     ("network",),
     ("certify",),
+    ("fast",),
     ("<core>",),  # the registry of kinds, model.py, search.py, verbs.py: no kind is named there
     ("limits", "learn", "diagnosis", "plots", "export"),
     ("kinds",),

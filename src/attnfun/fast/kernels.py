@@ -1,0 +1,649 @@
+"""The compiled kernels: one interpreter of tapes, for every network and both dtypes.
+
+A tape (`tape.py`) is a list of operations on rows; a row holds one number for each point of a block. The residual
+stream is the first rows, so a block passes through all layers while it is in the cache. Nothing is compiled for one
+network: sizes and weights are data.
+
+**Counted operations**, in the dtype, roundoff u. `a*b + c` is one rounding or two: the flag `contract` leaves it open.
+
+FORM: a product for each nonzero entry of a row, their sum, one addition of the offset.
+KEYS: for each key r products, their sum with the bias, one exp, a product with each value; sums over the keys in some
+order; one division. Where logits could pass SAFE in size (`tape.py`), the largest is subtracted first.
+FACTOR: the terms of KEYS for each axis; values contracted axis by axis, a product and a sum each; the sums of the terms
+of the axes multiplied; one division.
+WINDOW: the operations of the route *local* of `network/evaluate.py`, one by one.
+LATTICE: for each axis s = 1/(1 + exp(−(τ q + β))), y = (s − mid)·scale; then Horner's rule in y, axis by axis.
+
+KEYS, FACTOR and WINDOW do the operations of the routes *dense*, *factorised* and *local*, or fewer, so what a
+certificate counts for those covers them. LATTICE is another formula: `lattice.py` bounds it, point for point.
+
+**exp**: n = x log2 e to the nearest integer, r = x − n ln2 in two parts, Taylor's polynomial in r of degree 13 (7 in
+float32), times 2^n by its bits. `exp_bound.py` proves it within 4u.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
+
+from attnfun.fast.codes import FACTOR, FORM, KEYS, LATTICE
+from attnfun.fast.exp_bound import LN2, LOG2_E, MAGIC, ONE_BITS, TAYLOR
+
+_FLAGS: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
+_INLINE: dict[str, Any] = {**_FLAGS, "forceinline": True}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compiled when it is called, for the types it is called with; as a part of `run` no extra call."""
+    made: F = njit(**_FLAGS)(function)
+    return made
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _power(_context: Any, k: Any) -> Any:
+    """2^n from k = n + MAGIC: the last bits of k are n, and move to where the exponent stands."""
+    wide = k == types.float64
+
+    def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        whole, real = (ir.IntType(64), ir.DoubleType()) if wide else (ir.IntType(32), ir.FloatType())
+        one = ONE_BITS["float64" if wide else "float32"]
+        moved = builder.shl(builder.bitcast(arguments[0], whole), ir.Constant(whole, 52 if wide else 23))
+        return builder.bitcast(builder.add(moved, ir.Constant(whole, one)), real)
+
+    return k(k), make
+
+
+def _constants(kind: Any) -> tuple[Any, ...]:
+    name = np.dtype(kind).name
+    return tuple(kind(c) for c in (LOG2_E, MAGIC[name], *LN2[name], *TAYLOR[name]))
+
+
+_E2, _M, _HI, _LO, *_C = _constants(np.float64)
+_C13, _C12, _C11, _C10, _C9, _C8, _C7, _C6, _C5, _C4, _C3, _C2 = _C
+_e2, _m, _hi, _lo, _c7, _c6, _c5, _c4, _c3, _c2 = _constants(np.float32)
+
+
+@njit(**_INLINE)  # type: ignore[untyped-decorator]
+def _exp64(x: Any) -> Any:
+    k = x * _E2 + _M
+    n = k - _M
+    r = (x - n * _HI) - n * _LO
+    p = _C13
+    p = p * r + _C12
+    p = p * r + _C11
+    p = p * r + _C10
+    p = p * r + _C9
+    p = p * r + _C8
+    p = p * r + _C7
+    p = p * r + _C6
+    p = p * r + _C5
+    p = p * r + _C4
+    p = p * r + _C3
+    p = p * r + _C2
+    p = p * r * r + r
+    s = _power(k)
+    return s + s * p
+
+
+@njit(**_INLINE)  # type: ignore[untyped-decorator]
+def _exp32(x: Any) -> Any:
+    k = x * _e2 + _m
+    n = k - _m
+    r = (x - n * _hi) - n * _lo
+    p = _c7
+    p = p * r + _c6
+    p = p * r + _c5
+    p = p * r + _c4
+    p = p * r + _c3
+    p = p * r + _c2
+    p = p * r * r + r
+    s = _power(k)
+    return s + s * p
+
+
+def _exp(x: Any) -> Any:
+    """exp in the type of x; never called as Python."""
+    raise NotImplementedError
+
+
+@overload(_exp, jit_options=_INLINE)
+def _exp_of_type(x):  # type: ignore[no-untyped-def]  # numba compares the names and the annotations
+    if x == types.float64:
+        return lambda x: _exp64(x)
+    return lambda x: _exp32(x)
+
+
+@compiled
+def exps(x: Any, out: Any) -> None:
+    """out = exp(x), point for point: what a vectorised exp costs, and what the tests of its bound call."""
+    for i in range(len(x)):
+        out[i] = _exp(x[i])
+
+
+@compiled
+def _within(row: Any, most: Any, c: int) -> bool:
+    """Is |row[q]| <= most for all q? NaN is not."""
+    beyond = 0
+    for q in range(c):
+        beyond |= not abs(row[q]) <= most
+    return beyond == 0
+
+
+@compiled
+def _form(buf: Any, dst: int, index: Any, at: int, count: int, numbers: Any, w: int, c: int) -> None:
+    """buf[dst] = Σ numbers[w + k] buf[index[at + k]] + numbers[w + count]."""
+    out = buf[dst]
+    if count == 0:
+        for q in range(c):
+            out[q] = numbers[w]
+        return
+    row, a = buf[index[at]], numbers[w]
+    for q in range(c):
+        out[q] = a * row[q]
+    for k in range(1, count):
+        row, a = buf[index[at + k]], numbers[w + k]
+        for q in range(c):
+            out[q] += a * row[q]
+    a = numbers[w + count]
+    if a != 0:
+        for q in range(c):
+            out[q] += a
+
+
+@compiled
+def _logits(buf: Any, index: Any, at: int, r: int, numbers: Any, k: int, b: int, out: Any, c: int) -> None:
+    """out = numbers[b] + Σ numbers[k + i] buf[index[at + i]]: the logits of one key."""
+    row, a, bias = buf[index[at]], numbers[k], numbers[b]
+    for q in range(c):
+        out[q] = a * row[q] + bias
+    for i in range(1, r):
+        row, a = buf[index[at + i]], numbers[k + i]
+        for q in range(c):
+            out[q] += a * row[q]
+
+
+@compiled
+def _safe(buf: Any, index: Any, at: int, r: int, numbers: Any, w: int, c: int) -> bool:
+    """Are the queries within numbers[w + 1 + i], so that no logit is too large?"""
+    for i in range(r):  # noqa: SIM110
+        if not _within(buf[index[at + i]], numbers[w + 1 + i], c):
+            return False
+    return True
+
+
+@compiled
+def _peak(
+    buf: Any, index: Any, at: int, r: int, n: int, numbers: Any, k: int, b: int, peak: Any, own: Any, c: int
+) -> None:
+    """peak = the largest logit of each point."""
+    _logits(buf, index, at, r, numbers, k, b, peak, c)
+    for j in range(1, n):
+        _logits(buf, index, at, r, numbers, k + j * r, b + j, own, c)
+        for q in range(c):
+            peak[q] = own[q] if own[q] > peak[q] else peak[q]
+
+
+@compiled
+def _terms(buf: Any, index: Any, at: int, r: int, n: int, numbers: Any, w: int, rows: Any, first: int, c: int) -> None:
+    """rows[first + j] = exp of the logits of key j; rows[first + n] their sum. rows[first + n + 1] is used."""
+    k = w + r + 1
+    b = k + n * r
+    total, lowest = rows[first + n], numbers[w]
+    if _safe(buf, index, at, r, numbers, w, c):
+        for q in range(c):
+            total[q] = 0
+        for j in range(n):
+            own = rows[first + j]
+            _logits(buf, index, at, r, numbers, k + j * r, b + j, own, c)
+            for q in range(c):
+                own[q] = _exp(own[q])
+                total[q] += own[q]
+        return
+    peak = rows[first + n + 1]
+    _peak(buf, index, at, r, n, numbers, k, b, peak, total, c)
+    for q in range(c):
+        total[q] = 0
+    for j in range(n):
+        own = rows[first + j]
+        _logits(buf, index, at, r, numbers, k + j * r, b + j, own, c)
+        for q in range(c):
+            own[q] -= peak[q]
+            own[q] = _exp(lowest if own[q] < lowest else own[q])
+            total[q] += own[q]
+
+
+@compiled
+def _line(t: Any, n: int, numbers: Any, k: int, num: Any, den: Any, c: int) -> None:
+    """KEYS of one query, one output and logits that are safe: four keys at a time."""
+    b, v = k + n, k + 2 * n
+    for q in range(c):
+        num[q] = 0
+        den[q] = 0
+    j = 0
+    while j + 4 <= n:
+        k0, k1, k2, k3 = numbers[k + j], numbers[k + j + 1], numbers[k + j + 2], numbers[k + j + 3]
+        b0, b1, b2, b3 = numbers[b + j], numbers[b + j + 1], numbers[b + j + 2], numbers[b + j + 3]
+        v0, v1, v2, v3 = numbers[v + j], numbers[v + j + 1], numbers[v + j + 2], numbers[v + j + 3]
+        for q in range(c):
+            x = t[q]
+            e0, e1, e2, e3 = _exp(k0 * x + b0), _exp(k1 * x + b1), _exp(k2 * x + b2), _exp(k3 * x + b3)
+            den[q] += (e0 + e1) + (e2 + e3)
+            num[q] += (v0 * e0 + v1 * e1) + (v2 * e2 + v3 * e3)
+        j += 4
+    if j + 2 <= n:
+        k0, k1, b0, b1, v0, v1 = (
+            numbers[k + j],
+            numbers[k + j + 1],
+            numbers[b + j],
+            numbers[b + j + 1],
+            numbers[v + j],
+            numbers[v + j + 1],
+        )
+        for q in range(c):
+            x = t[q]
+            e0, e1 = _exp(k0 * x + b0), _exp(k1 * x + b1)
+            den[q] += e0 + e1
+            num[q] += v0 * e0 + v1 * e1
+        j += 2
+    if j < n:
+        k0, b0, v0 = numbers[k + j], numbers[b + j], numbers[v + j]
+        for q in range(c):
+            e0 = _exp(k0 * t[q] + b0)
+            den[q] += e0
+            num[q] += v0 * e0
+
+
+@compiled
+def _keys(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> None:
+    """index: n, r, p, r query rows, p rows to write; numbers: a floor, r limits, slopes, biases, values."""
+    n, r, p = index[at], index[at + 1], index[at + 2]
+    at += 3
+    to, k = at + r, w + r + 1
+    b = k + n * r
+    v = b + n
+    den, lowest = rows[0], numbers[w]
+    safe = _safe(buf, index, at, r, numbers, w, c)
+    if safe and r == 1 and p == 1:
+        out = buf[index[to]]
+        _line(buf[index[at]], n, numbers, k, out, den, c)
+        for q in range(c):
+            out[q] /= den[q]
+        return
+    peak, own = rows[1], rows[2]
+    if not safe:
+        _peak(buf, index, at, r, n, numbers, k, b, peak, own, c)
+    for q in range(c):
+        den[q] = 0
+    for o in range(p):
+        out = buf[index[to + o]]
+        for q in range(c):
+            out[q] = 0
+    for j in range(n):
+        _logits(buf, index, at, r, numbers, k + j * r, b + j, own, c)
+        if safe:
+            for q in range(c):
+                own[q] = _exp(own[q])
+                den[q] += own[q]
+        else:
+            for q in range(c):
+                own[q] -= peak[q]
+                own[q] = _exp(lowest if own[q] < lowest else own[q])
+                den[q] += own[q]
+        for o in range(p):
+            out, a = buf[index[to + o]], numbers[v + j * p + o]
+            for q in range(c):
+                out[q] += a * own[q]
+    for o in range(p):
+        out = buf[index[to + o]]
+        for q in range(c):
+            out[q] /= den[q]
+
+
+@compiled
+def _mix(rows: Any, first: int, n: int, numbers: Any, v: int, out: Any, c: int) -> None:
+    """out = Σ_j numbers[v + j] rows[first + j]."""
+    for q in range(c):
+        out[q] = 0
+    j = 0
+    while j + 4 <= n:
+        r0, r1, r2, r3 = rows[first + j], rows[first + j + 1], rows[first + j + 2], rows[first + j + 3]
+        v0, v1, v2, v3 = numbers[v + j], numbers[v + j + 1], numbers[v + j + 2], numbers[v + j + 3]
+        for q in range(c):
+            out[q] += (v0 * r0[q] + v1 * r1[q]) + (v2 * r2[q] + v3 * r3[q])
+        j += 4
+    while j < n:
+        r0, v0 = rows[first + j], numbers[v + j]
+        for q in range(c):
+            out[q] += v0 * r0[q]
+        j += 1
+
+
+@compiled
+def _factor(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> None:
+    """index: A, p, for each axis n, r and r query rows, then p rows to write; numbers: axes as in KEYS, then values.
+
+    rows: A − 1 sums of inner axes, one denominator, then for each axis its n terms, their sum and a spare.
+    """
+    A, p = index[at], index[at + 1]
+    at += 2
+    sizes, starts = np.empty(A, np.int64), np.empty(A, np.int64)
+    first = A + 1
+    den = rows[A]
+    for q in range(c):
+        den[q] = 1
+    for a in range(A):
+        n, r = index[at], index[at + 1]
+        _terms(buf, index, at + 2, r, n, numbers, w, rows, first, c)
+        own = rows[first + n]
+        for q in range(c):
+            den[q] *= own[q]
+        sizes[a], starts[a] = n, first
+        first += n + 2
+        at += 2 + r
+        w += r + 1 + n * (r + 1)
+    outer, last = 1, sizes[A - 1]
+    for a in range(A - 1):
+        outer *= sizes[a]
+    place = np.empty(A, np.int64)
+    for o in range(p):
+        out = buf[index[at + o]]
+        place[:] = 0
+        for a in range(A - 1):
+            own = rows[a]
+            for q in range(c):
+                own[q] = 0
+        for _ in range(outer):
+            _mix(rows, starts[A - 1], last, numbers, w, out, c)
+            w += last
+            for a in range(A - 2, -1, -1):
+                own, term, inner = rows[a], rows[starts[a] + place[a]], out if a == A - 2 else rows[a + 1]
+                for q in range(c):
+                    own[q] += term[q] * inner[q]
+                if a < A - 2:
+                    for q in range(c):
+                        inner[q] = 0
+                place[a] += 1
+                if place[a] < sizes[a]:
+                    break
+                place[a] = 0
+        result = rows[0] if A > 1 else out
+        for q in range(c):
+            out[q] = result[q] / den[q]
+
+
+@compiled
+def _horner(z: Any, n: int, numbers: Any, w: int, out: Any, c: int) -> None:
+    """out = Horner's rule in z on n numbers, a multiple of four, the highest first."""
+    a0, a1, a2, a3 = numbers[w], numbers[w + 1], numbers[w + 2], numbers[w + 3]
+    j = 4
+    if n % 8 == 0:
+        a4, a5, a6, a7 = numbers[w + 4], numbers[w + 5], numbers[w + 6], numbers[w + 7]
+        for q in range(c):
+            x = z[q]
+            out[q] = ((((((a0 * x + a1) * x + a2) * x + a3) * x + a4) * x + a5) * x + a6) * x + a7
+        j = 8
+    else:
+        for q in range(c):
+            x = z[q]
+            out[q] = ((a0 * x + a1) * x + a2) * x + a3
+    while j < n:
+        a0, a1, a2, a3 = numbers[w + j], numbers[w + j + 1], numbers[w + j + 2], numbers[w + j + 3]
+        a4, a5, a6, a7 = numbers[w + j + 4], numbers[w + j + 5], numbers[w + j + 6], numbers[w + j + 7]
+        for q in range(c):
+            x = z[q]
+            y = (((out[q] * x + a0) * x + a1) * x + a2) * x + a3
+            out[q] = (((y * x + a4) * x + a5) * x + a6) * x + a7
+        j += 8
+
+
+@compiled
+def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> bool:
+    """index: A, p, for each axis a query row and its count (the last one padded), then p rows to write; numbers: the
+    largest |y|, then τ, β, mid, scale and the largest |q| for each axis, then coefficients, the highest first.
+
+    rows: A − 1 inner sums, then y of each axis. False where |y| is larger than it may be.
+    """
+    A, p = index[at], index[at + 1]
+    most, one = numbers[w], numbers.dtype.type(1)
+    at += 2
+    w += 1
+    for a in range(A):
+        t, y = buf[index[at + 2 * a]], rows[A - 1 + a]
+        tau, beta, mid, scale = numbers[w], numbers[w + 1], numbers[w + 2], numbers[w + 3]
+        if not _within(t, numbers[w + 4], c):
+            return False
+        w += 5
+        for q in range(c):
+            y[q] = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
+        if not _within(y, most, c):
+            return False
+    last = index[at + 2 * A - 1]
+    z = rows[2 * A - 2]
+    outer = 1
+    for a in range(A - 1):
+        outer *= index[at + 2 * a + 1]
+    place = np.empty(A, np.int64)
+    for o in range(p):
+        out = buf[index[at + 2 * A + o]]
+        place[:] = 0
+        for a in range(A - 1):
+            own = rows[a]
+            for q in range(c):
+                own[q] = 0
+        for _ in range(outer):
+            _horner(z, last, numbers, w, out, c)
+            w += last
+            for a in range(A - 2, -1, -1):
+                own, y, inner = rows[a], rows[A - 1 + a], out if a == A - 2 else rows[a + 1]
+                for q in range(c):
+                    own[q] = own[q] * y[q] + inner[q]
+                if a < A - 2:
+                    for q in range(c):
+                        inner[q] = 0
+                place[a] += 1
+                if place[a] < index[at + 2 * a + 1]:
+                    break
+                place[a] = 0
+        if A > 1:
+            result = rows[0]
+            for q in range(c):
+                out[q] = result[q]
+    return True
+
+
+@compiled
+def _nearest(x: Any, count: int, numbers: Any, w: int, spots: Any, c: int) -> None:
+    """spots = how many edges are below x; numbers[w:] are -inf, the `count` edges, inf.
+
+    Guessed as if the edges were evenly spaced, moved by one where that is wrong, and searched for where it still is.
+    """
+    if count == 0:
+        for q in range(c):
+            spots[q] = 0
+        return
+    first = numbers[w + 1]
+    pace = (numbers.dtype.type(count - 1) / (numbers[w + count] - first)) if count > 1 else numbers.dtype.type(0)
+    top = numbers.dtype.type(count)
+    lost = 0
+    for q in range(c):
+        u = (x[q] - first) * pace
+        u = u if u > 0 else numbers.dtype.type(0)
+        i = np.int64(u if u < top else top)
+        i += numbers[w + i + 1] < x[q]
+        i -= numbers[w + i] >= x[q]
+        spots[q] = i
+        lost |= not numbers[w + i] < x[q] <= numbers[w + i + 1]
+    if lost == 0:
+        return
+    for q in range(c):
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) >> 1
+            if numbers[w + 1 + middle] < x[q]:
+                low = middle + 1
+            else:
+                high = middle
+        spots[q] = low
+
+
+@compiled
+def _window(
+    buf: Any, index: Any, at: int, numbers: Any, w: int, table: Any, v: int, rows: Any, spots: Any, c: int
+) -> None:
+    """index: A, p, for each axis a query row, its keys, window and radius, then p rows to write; numbers: for each axis
+    -inf, its breakpoints, inf, then its steps. table[v:]: values, the outputs of a cell together.
+
+    rows: A sums of inner axes, a denominator, a spare, then the terms of each axis. spots: the starts and the corner.
+    """
+    A, p = index[at], index[at + 1]
+    at += 2
+    den, spare = rows[A], rows[A + 1]
+    first = A + 2
+    corner, start = spots[0], spots[1]
+    starts, sizes, strides = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
+    stride = 1
+    for a in range(A - 1, -1, -1):
+        strides[a] = stride
+        stride *= index[at + 4 * a + 1]
+    for q in range(c):
+        den[q] = 1
+        corner[q] = 0
+    for a in range(A):
+        x, keys = buf[index[at + 4 * a]], index[at + 4 * a + 1]
+        size, radius = index[at + 4 * a + 2], index[at + 4 * a + 3]
+        _nearest(x, keys - 1, numbers, w, start, c)
+        edges, steps, far = w + 1, w + keys + 1, keys - size
+        w += 2 * keys
+        for q in range(c):
+            i = start[q] - radius
+            i = i if i > 0 else 0
+            start[q] = i if i < far else far
+            corner[q] += start[q] * strides[a]
+        # Rises are positive left of the nearest key and negative right of it: each side sums its own sign.
+        sizes[a], starts[a] = size, first
+        right = rows[first]
+        for q in range(c):
+            right[q] = 0
+            spare[q] = 0
+        for o in range(size - 1):
+            own, before = rows[first + o + 1], rows[first + o]
+            for q in range(c):
+                i = start[q] + o
+                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
+                own[q] = before[q] + (rise if rise < 0 else numbers.dtype.type(0))
+        for o in range(size - 2, -1, -1):
+            own = rows[first + o]
+            for q in range(c):
+                i = start[q] + o
+                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
+                spare[q] += rise if rise > 0 else numbers.dtype.type(0)
+                own[q] -= spare[q]
+        total = rows[a]
+        for q in range(c):
+            total[q] = 0
+        for o in range(size):
+            own = rows[first + o]
+            for q in range(c):
+                e = numbers[w] if own[q] < numbers[w] else own[q]
+                own[q] = _exp(e)
+                total[q] += own[q]
+        for q in range(c):
+            den[q] *= total[q]
+        w += 1
+        first += size
+    outer, last = 1, sizes[A - 1]
+    for a in range(A - 1):
+        outer *= sizes[a]
+    place = np.empty(A, np.int64)
+    base, inner = starts[A - 1], rows[A - 1]
+    for o in range(p):
+        out = buf[index[at + 4 * A + o]]
+        place[:] = 0
+        for a in range(A):
+            own = rows[a]
+            for q in range(c):
+                own[q] = 0
+        shift = 0
+        for _ in range(outer):
+            for j in range(last):
+                term, cell = rows[base + j], v + o + p * (shift + j)
+                for q in range(c):
+                    inner[q] += term[q] * table[cell + p * corner[q]]
+            for a in range(A - 2, -1, -1):
+                own, term, below = rows[a], rows[starts[a] + place[a]], rows[a + 1]
+                for q in range(c):
+                    own[q] += term[q] * below[q]
+                    below[q] = 0
+                place[a] += 1
+                shift += strides[a]
+                if place[a] < sizes[a]:
+                    break
+                shift -= sizes[a] * strides[a]
+                place[a] = 0
+        result = rows[0]
+        for q in range(c):
+            out[q] = result[q] / den[q]
+
+
+def _run(
+    X: Any,
+    out: Any,
+    ops: Any,
+    index: Any,
+    numbers: Any,
+    table: Any,
+    shape: Any,
+    results: Any,
+    missed: Any,
+) -> None:
+    """out = the network at the points X, block by block; missed[k] says that block k needs another route.
+
+    shape: rows of the stream and the queries, rows for the operations, points of a block; results: the rows of `out`.
+    """
+    width, size = shape[0], shape[2]
+    buf, rows = np.empty((width, size), numbers.dtype), np.empty((shape[1], size), numbers.dtype)
+    spots = np.empty((2, size), np.int64)
+    n, d = X.shape
+    for block in range((n + size - 1) // size):
+        begin = block * size
+        c = min(size, n - begin)
+        for k in range(d):
+            row = buf[k]
+            for q in range(c):
+                row[q] = X[begin + q, k]
+        good = True
+        for i in range(len(ops)):
+            code, at, w, other = ops[i, 0], ops[i, 1], ops[i, 2], ops[i, 3]
+            if code == FORM:
+                _form(buf, index[at], index, at + 2, index[at + 1], numbers, w, c)
+            elif code == KEYS:
+                _keys(buf, index, at, numbers, w, rows, c)
+            elif code == FACTOR:
+                _factor(buf, index, at, numbers, w, rows, c)
+            elif code == LATTICE:
+                good = good and _lattice(buf, index, at, numbers, w, rows, c)
+            else:
+                _window(buf, index, at, numbers, w, table, other, rows, spots, c)
+        missed[block] = not good
+        for k in range(len(results)):
+            row = buf[results[k]]
+            for q in range(c):
+                out[begin + q, k] = row[q]
+
+
+@lru_cache
+def run(dtype: str) -> Any:
+    """`_run` compiled for one dtype; the first call on a machine takes some seconds, later ones read the cache."""
+    real = types.float64 if dtype == "float64" else types.float32
+
+    def array(kind: Any, dim: int, readonly: bool = True) -> Any:
+        return types.Array(kind, dim, "C", readonly=readonly)
+
+    given = (array(real, 2), array(real, 2, False), array(types.int64, 2), array(types.int64, 1))
+    tape = (array(real, 1), array(real, 1), array(types.int64, 1), array(types.int64, 1))
+    return njit(types.void(*given, *tape, array(types.boolean, 1, False)), cache=True, nogil=True, **_FLAGS)(_run)

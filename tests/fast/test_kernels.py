@@ -1,0 +1,198 @@
+"""The compiled kernels: all networks, against long doubles and against the routes of NumPy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, fmpz
+
+import attnfun as af
+from attnfun import fast
+from attnfun.errors import InvalidRequest
+from attnfun.fast.lattice import polynomial
+from attnfun.fast.tape import tape_of
+from attnfun.language import precision
+from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
+from attnfun.search import one_thread
+from network.networks import partition, points, random_network
+from network.test_evaluate import UNIT, exact
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks(seed: int, dtype: str) -> None:
+    network = random_network(seed, dtype, layers=1 + seed % 4, inputs=1 + seed % 3)
+    X = points(network, 333)
+    found = fast.fused(network, X)
+    assert found.dtype == np.dtype(dtype)
+    assert np.abs(found - exact(network, X)).max() <= 2000 * UNIT[dtype]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("sharpness", [0.5, 3.0, 200.0])
+def test_partitions(dims: int, dtype: str, sharpness: float) -> None:
+    network = partition({1: 60, 2: 16, 3: 9}[dims], dims, sharpness, dtype)
+    edges = np.stack([network.heads[0].axes[0].slopes[:1, 0] * 0 + k for k in (-1.0, 1.0)])
+    X = np.concatenate([points(network, 700), [network.low, network.high], np.repeat(edges, dims, axis=1)])
+    head = network.heads[0]
+    size = sum(float(np.abs(axis.slopes).max() + np.abs(axis.biases).max()) for axis in head.axes)
+    tolerance = 4 * UNIT[dtype] * (size + head.keys) * float(head.spread.max())
+    assert np.abs(fast.fused(network, X) - exact(network, X)).max() <= tolerance
+    if sharpness == 200.0:
+        tape = tape_of(network)
+        assert tape is not None and tape.routes == (("window",),)
+
+
+def test_windows_on_uneven_keys_find_the_same_keys_as_numpy() -> None:
+    rng = np.random.default_rng(3)
+    for keys in (2, 3, 7, 150):
+        slopes = np.sort(rng.uniform(-1, 1, keys))[:, None] * 4e5
+        biases = -np.cumsum(np.concatenate([[0.0], np.diff(slopes[:, 0]) * np.sort(rng.uniform(-1, 1, keys - 1) ** 3)]))
+        axis = Axis(np.ones((1, 1)), np.zeros(1), slopes, biases)
+        network = _alone([axis], rng.normal(size=(keys, 2)))
+        X = np.concatenate([rng.uniform(-1, 1, (500, 1)), rng.uniform(-1, 1, (500, 1)) ** 3])
+        assert np.abs(fast.fused(network, X) - evaluate(network, X)).max() < 1e-10
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(8))
+def test_lattices_are_within_their_own_bound(seed: int, dtype: str) -> None:
+    """Against balls, at random points and at the corners."""
+    rng = np.random.default_rng(seed)
+    A, p = 1 + seed % 3, 1 + seed % 2
+    sizes = [int(rng.integers(3, 12 if A < 3 else 7)) for _ in range(A)]
+    axes = []
+    for a, n in enumerate(sizes):
+        query = np.zeros((1, A))
+        query[0, a] = 1.0
+        tau = float(rng.choice([0.5, 0.75, 1.0, 1.5]))
+        biases = [float(np.log(float(fmpz.bin_uiui(n - 1, j)))) for j in range(n)]
+        axes.append(Axis(query, np.zeros(1), tau * np.arange(n)[:, None], rounded(biases, dtype)))
+    values = rounded(rng.normal(size=(*sizes, p)) * 10.0 ** rng.uniform(0, 3), dtype)
+    network = _alone(axes, values, dtype)
+    head = network.heads[0]
+    assert isinstance(head, Head)
+    found = polynomial(network, head, [(-1.0 - 1e-6, 1.0 + 1e-6)] * A, None)
+    tape = tape_of(network)
+    assert tape is not None
+    assert (tape.routes == (("lattice",),)) == (found is not None)
+    if found is None:
+        return
+    corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * A)).reshape(A, -1).T
+    X = np.concatenate([rng.uniform(-1, 1, (12, A)), corners]).astype(dtype)
+    computed = fast.fused(network, X)
+    with precision(200):
+        for x, out in zip(X, computed, strict=True):
+            true = _balls(head, x)
+            # reading the head off the stream is one product with 1 and one sum with 0: exact
+            assert all(abs(arb(float(v)) - t) <= arb(e) for v, t, e in zip(out, true, found.error, strict=True))
+
+
+def _alone(axes: list[Axis], values: Any, dtype: str = "float64") -> Network:
+    """One head that is read off as it is, on [-1, 1]^d."""
+    d, p = axes[0].query.shape[1], values.shape[-1]
+    names = tuple(f"f{k}" for k in range(p))
+    head = Head("alone", tuple(axes), values, names, "key {0}")
+    readout = np.concatenate([np.zeros((p, d)), np.eye(p)], axis=1)
+    box = (np.full(d, -1.0), np.ones(d))
+    inputs = tuple(f"x{k}" for k in range(d))
+    return Network(inputs, (Layer((head,)),), readout, np.zeros(p), names, box, dtype)
+
+
+def _balls(head: Head, x: Any) -> list[arb]:
+    weights = []
+    for axis in head.axes:
+        q = sum((arb(float(w)) * arb(float(v)) for w, v in zip(axis.query[0], x, strict=True)), arb(0))
+        terms = [(arb(float(k)) * q + arb(float(b))).exp() for k, b in zip(axis.slopes[:, 0], axis.biases, strict=True)]
+        total = sum(terms, arb(0))
+        weights.append([t / total for t in terms])
+    out = [arb(0)] * head.outputs
+    for place in np.ndindex(head.grid):
+        weight = arb(1)
+        for a, j in enumerate(place):
+            weight *= weights[a][j]
+        out = [o + weight * arb(float(v)) for o, v in zip(out, head.values[place], strict=True)]
+    return out
+
+
+def test_points_past_the_range_of_a_formula_are_evaluated_by_numpy() -> None:
+    net = af.compile("sin(3*x)", (-1, 1), eps=1e-6, method="bernstein")
+    tape = fast.taped(net.weights)
+    assert tape.routes == (("lattice",),)
+    X = np.linspace(-1, 1, 2000)[:, None]
+    X[700] = 40.0
+    found = fast.fused(net.weights, X)
+    assert np.abs(found - evaluate(net.weights, X)).max() < 1e-11
+
+
+def test_threads_give_the_bits_of_one() -> None:
+    network = random_network(5)
+    X = points(network, 5000)
+    one = fast.fused(network, X)
+    for threads in (2, 3, 40):
+        assert (fast.fused(network, X, threads) == one).all()
+
+
+def test_the_environment_says_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = af.compile("sin(3*x)", (-1, 1), eps=1e-3, method="bernstein")
+    taken: list[int] = []
+    monkeypatch.setattr(fast, "play", lambda network, tape, X, threads: taken.append(len(X)) or evaluate(network, X))
+    net(0.5)
+    assert not taken, "small calls are NumPy's"
+    net(np.linspace(-1, 1, fast.WORTH))
+    assert taken == [fast.WORTH]
+    monkeypatch.setenv("ATTNFUN_FAST", "1")
+    net(0.5)
+    assert taken[1:] == [1]
+    with one_thread():
+        net(0.5)
+    monkeypatch.setenv("ATTNFUN_FAST", "0")
+    net(np.linspace(-1, 1, fast.WORTH))
+    assert len(taken) == 2
+    for wrong in ("2", "yes"):
+        monkeypatch.setenv("ATTNFUN_FAST", wrong)
+        with pytest.raises(InvalidRequest, match="write 0"):
+            net(0.5)
+    for threads in (0, -1, 1.5, "two"):
+        with pytest.raises(InvalidRequest, match="threads"):
+            net(0.5, threads=threads)
+
+
+def test_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = af.compile("sin(3*x)", (-1, 1), eps=1e-3)
+    monkeypatch.setattr(fast, "find_spec", lambda name: None)
+    x = np.linspace(-1, 1, fast.WORTH)
+    assert (net(x)[:9] == evaluate(net.weights, x[:9, None])[:, 0]).all()
+    with pytest.raises(InvalidRequest, match="pip install numba"):
+        net.evaluate(x, route="fused")
+    monkeypatch.setenv("ATTNFUN_FAST", "1")
+    with pytest.raises(InvalidRequest, match="pip install numba"):
+        net(0.5)
+
+
+def test_a_cache_that_cannot_be_written_leaves_a_note_and_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnfun.fast import kernels
+
+    def nowhere(_dtype: str) -> None:
+        raise RuntimeError("cannot cache function '_run': no locator available")
+
+    monkeypatch.setattr(kernels, "run", nowhere)
+    monkeypatch.setenv("ATTNFUN_FAST", "1")
+    fast._kernels.cache_clear()
+    net = af.compile("sin(3*x)", (-1, 1), eps=1e-3)
+    try:
+        with pytest.warns(UserWarning, match="cannot be cached"):
+            assert abs(net(0.5) - np.sin(1.5)) < 1e-3
+    finally:
+        fast._kernels.cache_clear()
+
+
+def test_nothing_imports_numba_before_it_is_used() -> None:
+    code = "import attnfun as af, sys; af.compile('x*y', {'x': (0, 1), 'y': (0, 1)}, eps=0.1)([0.1, 0.2]); "
+    code += "print([m for m in ('numba', 'llvmlite') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

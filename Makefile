@@ -41,7 +41,7 @@ test-slow: $(READY) ## the slow tests, and all examples of the property tests (a
 
 test-hooks: $(READY) ## the tests of hooks, hub and nnsight (first installs transformer-lens and nnsight, about 600 MB, into .venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[hooks,hub]' 'nnsight>=0.8'
-	$(PYTEST) tests/hooks
+	$(PYTEST) tests/hooks tests/house/test_first_hour.py
 
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py

@@ -29,7 +29,8 @@ def text() -> None:
     for name in ("CITATION.cff", "LICENSE"):
         write(name, (ROOT / name).read_text())
     for page in sorted((ROOT / "docs").glob("*.md")):
-        write(page.name, typeset(page.read_text().replace("](../", "](")))
+        linked = re.sub(r"\]\((tutorials/[\w-]+)\.py\)", r"](\1.md)", page.read_text().replace("](../", "]("))
+        write(page.name, typeset(linked))
     for page in sorted((ROOT / "benchmarks").glob("*.md")):
         write(f"benchmarks/{page.name}", page.read_text().replace("](../docs/", "](../"))
     for picture in (ROOT / "docs").glob("*.png"):

@@ -130,6 +130,11 @@ class Certificate(Brief):
         return f"{self.heading}: the {self.norm_name} is at most {at_most(high)}{seen}; {asked}."
 
     @property
+    def parts_told(self) -> str:
+        """What the bound is the sum of."""
+        return ", ".join(f"{name} {at_most(part, 3)}" for name, part in self.parts.items())
+
+    @property
     def norm_name(self) -> str:
         """error, L^2 error, or what a kind calls the mean that it is about."""
         power = "error" if math.isinf(self.norm) else f"L^{self.norm:g} error"

@@ -23,6 +23,7 @@ import attnfun as af
 from attnfun.lab.studies.tables import Row as Row
 from attnfun.lab.studies.tables import Rows as Rows
 from attnfun.lab.studies.tables import median as median
+from attnfun.lab.studies.tables import read
 from attnfun.lab.studies.tables import slope as slope
 
 HOLDS, LIMITS, REFUTED = "holds", "holds with limits", "refuted"
@@ -82,7 +83,7 @@ class _OnRows:
 
     def __call__(self, table: Table) -> Any:
         gone = (lacking(table, column, *kinds) for column, kinds in self.speaks_of.items())
-        return next(filter(None, gone), None) or self.function(Rows(table))
+        return next(filter(None, gone), None) or self.function(read(table))
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Study:
 
     claim     one or two sentences, as the source has it (or as a question has been answered there)
     source    author, year, where to find it; what is our own derivation says so
-    columns   name → meaning of every column of the table, times included
+    columns   name → meaning of every column of the table, times included; ≤ or ≥ before the meaning: a bound
     sizes     parameters for "tiny" (a test, seconds), "quick" (a minute) and "full"
     units     parameters → units
     run       a unit → its rows, or its only row, without what they share with the unit; imports torch itself

@@ -24,7 +24,7 @@ Columns.
     keys: keys; none where the method refused
     eps: tolerance asked for
     error: for learned heads the sup error measured; for others the error witnessed
-    proved: bound proved from the stored weights
+    proved: ≤ bound proved from the stored weights
 """
 
 import math

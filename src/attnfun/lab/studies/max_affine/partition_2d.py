@@ -27,7 +27,7 @@ Columns.
     c: R h², the inverse temperature in units of the spacing
     R: inverse temperature
     error: sup error, measured at 20,000 points, corners and edges
-    proved: bound proved from the stored weights, rounding included
+    proved: ≤ bound proved from the stored weights, rounding included
     worst_case: L h √2/2 with L = √2, the published worst case of a hard partition
 """
 
@@ -107,7 +107,7 @@ def judge(table: Rows) -> Verdict:
             f"Centres at {layout}: with c = R h² = {sharp:g} the error falls like P^{rates[0]:.2f} to "
             f"{hard[-1]['error']:.3g} at P = {hard[-1]['P']} (worst case {hard[-1]['worst_case']:.3g}); the best c of "
             f"the sweep is {where_best}, where it falls like P^{rates[1]:.2f} to {best[-1]['error']:.3g}, proved "
-            f"{best[-1]['proved']:.3g}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys."
+            f"{best[-1]['proved']:≤3}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys."
         )
     limit = (
         "Refining the partition does approximate, at the stated rate; but sending R to infinity is no part of it: "

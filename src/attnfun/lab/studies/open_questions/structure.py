@@ -24,7 +24,7 @@ Columns.
     layers: layers of the network
     heads: heads of the network
     method: construction
-    proved: bound proved from the stored weights
+    proved: ≤ bound proved from the stored weights
 """
 
 import math

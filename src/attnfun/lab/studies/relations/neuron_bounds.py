@@ -23,7 +23,7 @@ Columns.
     layers: hidden layers of a tower
     neurons: hidden units of all towers
     error: sup error measured over all pairs of a fine grid
-    proved: bound proved for every pair, from the stored weights
+    proved: ≤ bound proved for every pair, from the stored weights
     norm: C: the largest |φ(0)| + |φ'(0)| + ∫|φ''| of a feature, at least 1, measured (one variable)
     unit_count: n (8 κ C √n/ε)² with C = 1
     count: the same with the measured C

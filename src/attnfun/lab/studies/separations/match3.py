@@ -29,7 +29,7 @@ Columns.
     spread: standard error of a trained layer's accuracy on its 4,000 fresh sets
     share: share of cases whose answer is yes
     margin: least distance of an output from ½; negative if an answer is wrong
-    proved: the margin that the certificate gives for all inputs
+    proved: ≥ the margin that the certificate gives for all inputs
     error: largest difference between the layer and what two parties rebuild
 """
 
@@ -218,7 +218,7 @@ def judge(table: Rows) -> Verdict:
     words = [
         f"{len(built)} constructions, up to N = {max(built.of('tokens'))} and M = {max(built.of('modulus')):,}: "
         f"accuracy {min(built.of('accuracy')):.4g} on {sum(built.of('cases')):,} answers, least margin "
-        f"{min(built.of('margin')):.3f} (proved {min(built.of('proved')):.3f}).",
+        f"{min(built.of('margin')):.3f} (proved {min(built.of('proved')):≥3}).",
     ]
     for row in reduced:
         said = f"{row['accuracy']:.1%} of {row['cases']:,} right."

@@ -30,7 +30,7 @@ Columns.
     mse: mean square error a number on 2,000 fresh sequences
     mse_se: its standard error
     error: largest error there
-    proved: sup bound proved from the stored weights
+    proved: ≤ sup bound proved from the stored weights
 """
 
 import math
@@ -151,7 +151,7 @@ def judge(table: Rows) -> Verdict:
         f"Constructed: proved sup bounds go like p^{rates[0]:.2f} on the published grid, (p − 1)^{rates[1]:.2f} with "
         f"the best temperature and H^{rates[2]:.2f} with H heads a unit; at p = {last['p']} the mean square is "
         f"{last['mse']:.2g} a number (always predicting the mean: {trivial:.3g}, a linear map: {linear:.3g}).",
-        *whole.say("The whole two-layer network with three keys a unit is proved to {proved:.2g}."),
+        *whole.say("The whole two-layer network with three keys a unit is proved to {proved:≤2}."),
     ]
     if faults:
         return decided(words, refuted=faults)

@@ -218,6 +218,19 @@ def test_intervals_without_names_go_to_the_variables_in_their_order(build: Any, 
     assert build().target.domain == domain
 
 
+def test_a_point_just_outside_is_told_with_all_its_digits() -> None:
+    net, near = af.compile("x", (-1, 1), 0.1), float(np.nextafter(1, 2))
+    for value, told in ((3.0, "3"), (near, repr(near)), (-1.0000001, "-1.0000001")):
+        with pytest.raises(af.InvalidRequest, match=re.escape(f"the point x={told} lies outside")):
+            net(value)
+
+
+@pytest.mark.parametrize("domain", [(0,), None, 5, {1, 2}])
+def test_what_is_no_domain_is_answered_with_every_form(domain: Any) -> None:
+    with pytest.raises(af.InvalidRequest, match=r"give \(-1, 1\) .* mapping .* text such as 'x=-1:1'$"):
+        af.compile("x", domain, 0.1)
+
+
 def test_intervals_that_are_too_few_name_the_variables() -> None:
     with pytest.raises(af.InvalidRequest, match=r"1 interval.* without a name, and the variables are x, y"):
         af.compile("x*y", (-1, 1), 0.1)

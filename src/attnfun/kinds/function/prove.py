@@ -27,6 +27,7 @@ from attnfun.errors import AttnfunError, present
 from attnfun.language import Graph, precision
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import Function
+from attnfun.language.numbers import at_least
 from attnfun.network import Network, evaluate
 from attnfun.search import Goal, Say, certified
 
@@ -83,9 +84,9 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
 
 def _refutation(function: Function, bound: Bound) -> str:
     if bound.witness is None:
-        return f"the error is at least {bound.low:.6g} in this norm"
+        return f"the error is at least {at_least(bound.low, 6)} in this norm"
     at = ", ".join(f"{n}={float(v)!r}" for n, v in zip(function.box.names, bound.witness, strict=True))
-    return f"at {at} the error is at least {bound.low:.6g}"
+    return f"at {at} the error is at least {at_least(bound.low, 6)}"
 
 
 def _require_fit(network: Network, function: Function) -> None:

@@ -179,7 +179,7 @@ class _Making:
             elif best is not None:
                 below = at
             elif not (floor < self.within or floor < 0.9 * before):
-                raise self._floor(f"the proved bound {bound.total:.3g} is above eps {self.eps:.3g}", floor)
+                raise self._floor(f"the proved bound {at_most(bound.total, 3)} is above eps {self.eps:.3g}", floor)
             else:
                 below, layers, jump, before = at, at + jump, 2 * jump, floor
         return best

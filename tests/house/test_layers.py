@@ -186,7 +186,8 @@ def test_no_room_but_the_kinds_names_a_kind() -> None:
 @pytest.mark.parametrize(
     "text",
     ["from attnfun.kinds.set import build", 'verb = "attnfun.kinds.matching.verb:matching"', 'find("relation")',
-     'if model.target.kind == "sequence":', "if kind in ('mean', 'set'):", 'if kind.name != "average":', "kind not in {'set'}"],
+     'if model.target.kind == "sequence":', "if kind in ('mean', 'set'):", 'if kind.name != "average":',
+     "kind not in {'set'}"],
 )  # fmt: skip
 def test_the_rule_sees_a_kind_that_is_named(text: str) -> None:
     assert named_kinds(text) and not named_kinds('find(kind)\nd.kind == "mean"\n# a set, a relation')

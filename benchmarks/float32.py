@@ -95,7 +95,7 @@ def main() -> int:
         __doc__,
         only={"help": "names or patterns joined by commas, or a count of rows spread evenly"},
         jobs={"type": int, "default": 2, "help": "worker processes"},
-        points={"type": int, "default": 20_000, "help": "random points a target"},
+        points={"type": int, "default": 20_000, "help": "random points per target"},
     )
     cases = select([case for name in SUITES for case in read_suite(name)], options.only)
     with ProcessPoolExecutor(options.jobs) as pool:

@@ -83,7 +83,7 @@ class GridLimits(Record):
 
 
 def grid_limits(dtype: str = "float32", coordinates: int = 2, levels: int | None = None) -> GridLimits:
-    """The largest grids that `dtype` ranks exactly, and whether one of `levels` values a coordinate is among them."""
+    """The largest grids that `dtype` ranks exactly, and whether one of `levels` values per coordinate is among them."""
     p = _bits(dtype)
     check_grid(coordinates, levels)
     one, centred = (int(fmpz(2**bits + 1).root(coordinates)) for bits in (p, p + 1))

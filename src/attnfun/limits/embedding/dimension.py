@@ -63,7 +63,7 @@ _THIN = 1e-5
 
 @dataclass(frozen=True)
 class Row(Record):
-    """One line of the table: at this dimension this margin is proved with so many bits a coordinate."""
+    """One line of the table: at this dimension this margin is proved with so many bits per coordinate."""
 
     dimension: int
     margin: float
@@ -131,9 +131,8 @@ def embed_dim(
     `relation`: a path (TSV, CSV matrix, TREC qrels, see files.py), {query: documents}, (query, document[, grade])
     pairs of names, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by
     number or by ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or
-    where no embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on) that keep
-    a third of the margin.
-    `table`: further dimensions to try; left out, multiples of the upper bound.
+    where no embedding was found. `bits` asks for so many bits per coordinate; left out, the fewest (from 7 on) that
+    keep a third of the margin. `table`: further dimensions to try; left out, multiples of the upper bound.
 
     Needed is q_i·D_j > q_i·D_j' for every query i, relevant j and irrelevant j'. Queries for which no document is
     relevant, or every one, ask for nothing: they are counted as trivial and get the vector 0.

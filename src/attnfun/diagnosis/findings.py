@@ -205,11 +205,6 @@ class Finding(Brief):
     fixes: tuple[Fix, ...]
     figures: dict[str, Any]
 
-    @property
-    def mends(self) -> tuple[Fix, ...]:
-        """`fixes`, by the name that they had."""
-        return self.fixes
-
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

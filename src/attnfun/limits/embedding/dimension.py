@@ -288,13 +288,13 @@ def free_at(core: Core, dim: int, seed: int) -> Found | None:
         return None
     starts = int(np.clip(40_000 / (core.m * core.n), 1, 8))
     for Q, D in free(core, dim, min(_steps(core), 1000), starts, seed):
-        found = _mended(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
+        found = _with_best_queries(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
         if found is not None and to_integers(core, found.queries, found.documents) is not None:
             return found
     return None
 
 
-def _mended(core: Core, found: Found) -> Found | None:
+def _with_best_queries(core: Core, found: Found) -> Found | None:
     """With the best query in every row that is not ranked, if that ranks them all: documents are what is hard to find.
 
     A start with more than a tenth of its rows wrong is left alone.

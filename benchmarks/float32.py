@@ -3,7 +3,7 @@
 Two figures. *proved*: the target compiled with dtype="float32" at 1e-4 of its range, with its certificate. *measured*:
 the best of the networks asked for at 1e-4, 3e-5 and 1e-5 of the range, whether proved or not, run by torch in float32
 at random points of the box that are float32 numbers, and compared with the expression at those points in float64. The
-second is a measurement and no bound; it stops at the first network that is within 1e-5.
+second is a measurement and not a bound; it stops at the first network that is within 1e-5.
 """
 
 import sys

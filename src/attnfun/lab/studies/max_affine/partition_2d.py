@@ -110,7 +110,7 @@ def judge(table: Rows) -> Verdict:
             f"{best[-1]['proved']:.3g}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys."
         )
     limit = (
-        "Refining the partition does approximate, at the stated rate; but sending R to infinity is no part of it: "
+        "Refining the partition does approximate, at the stated rate; but sending R to infinity is not part of it: "
         "there is a finite best temperature, the sharp limit loses what averaging neighbours gains."
     )
     end = "The sharpest temperature is the best, and refining it approximates at the rate."

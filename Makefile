@@ -121,5 +121,5 @@ test-dist: dist ## both installed alone into fresh environments of every Python 
 	$(DIST)/bin/python tests/wheels/check.py dist
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

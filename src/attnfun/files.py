@@ -77,7 +77,7 @@ def csv_rows(lines: Iterable[str], label: str) -> list[tuple[int, list[str]]]:
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file: its header, and its rows, each with its place, "PATH, line N"; spaces around cells are no part."""
+    """A CSV file: its header, and its rows, each with its place, "PATH, line N"; spaces around cells do not count."""
 
     path: str
     header: list[str]

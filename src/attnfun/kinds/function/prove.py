@@ -187,7 +187,7 @@ def _is_sharp(seen: View) -> bool:
 
 
 def _sampled(network: Network, function: Function) -> tuple[float, Array]:
-    """A float estimate of the sup error and the points behind it: steers the search for a proof, is no part of it."""
+    """A float estimate of the sup error and the points behind it: steers the search for a proof, is not part of it."""
     rng = np.random.default_rng(0)
     X = function.box.probe(4000, rng)
     if function.box.dim == 1:

@@ -162,7 +162,7 @@ class _Making:
         )
 
     def _proved_at(self, layers: int, limit: int) -> TokenNetwork:
-        """The network of the least depth from `layers` on at which eps is proved, of two layers a step."""
+        """The network of the least depth from `layers` on at which eps is proved, of two layers per step."""
         below, jump, before, best = layers - 2, 2, math.inf, None
         while layers - below > 2 or best is None:
             at = layers if best is None else below + (layers - below) // 4 * 2

@@ -160,7 +160,7 @@ class SequenceProof:
     def _inner(self, stage: Apply) -> None:
         for name in stage.writes:
             if name not in self.definitions or self.definitions[name].graph is None:
-                raise Undecided(f"a network writes {name}, which is no expression of the target")
+                raise Undecided(f"a network writes {name}, which is not an expression of the target")
         parts = self._parts(stage, final=False)
         worst = max(part.total for part in parts)
         for o, name in enumerate(stage.writes):

@@ -111,7 +111,7 @@ def read(folder: Place) -> Laboratory:
     """The studies of the folder; a study whose files are damaged is named as such, an empty folder refused."""
     root = Path(folder)
     if not root.is_dir():
-        raise af.InvalidRequest(f"{str(folder)!r} is no folder; reproduce writes one")
+        raise af.InvalidRequest(f"{str(folder)!r} is not a folder; reproduce writes one")
     names = [path.parent.name for path in root.glob("*/study.json")]
     if not names:
         raise af.InvalidRequest(f"{str(folder)!r} has no studies: attnfun reproduce NAME --out {folder} writes some")

@@ -8,7 +8,7 @@ with `decided`. A picture is made of `drawing.panels`, `curve` and `labelled`.
 
 A study is a list of *units*, each a small JSON dictionary that says all its run needs: units run in any order, in any
 process, on any machine, and give the same rows for the same dictionary (seeds are in it). The table is the rows of all
-units in the units' order. Times are no part of it: columns named in `timings` go to a file of their own, so that a
+units in the units' order. Times are not part of it: columns named in `timings` go to a file of their own, so that a
 table can be compared bit by bit with that of another run on the same machine, and no verdict depends on the clock.
 """
 

@@ -105,7 +105,7 @@ def judge(table: Rows) -> Verdict:
     words.append(
         f"Learned heads share a point among {random.median('effective_keys'):.0f} keys (the partitions among "
         f"{sharp.median('effective_keys'):.1f}), with mean key norms of {norms:.1f} ({far:.0f}): what is "
-        f"learned is {'no' if norms < far / 2 else 'like the'} partition."
+        f"learned is {'not a' if norms < far / 2 else 'like the'} partition."
     )
     limits = (
         "From random starts gradient descent beats the partition of as many keys and stays above what those keys "

@@ -22,7 +22,7 @@ A full run takes 91 seconds of CPU.
 
 Columns.
     layout: centres at the midpoints of cells, or equispaced with both ends of every side among them
-    P: centres an axis
+    P: centres per axis
     keys: keys of the head, P²
     c: R h², the inverse temperature in units of the spacing
     R: inverse temperature
@@ -110,7 +110,7 @@ def judge(table: Rows) -> Verdict:
             f"{best[-1]['proved']:≤3}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys."
         )
     limit = (
-        "Refining the partition does approximate, at the stated rate; but sending R to infinity is no part of it: "
+        "Refining the partition does approximate, at the stated rate; but sending R to infinity is not part of it: "
         "there is a finite best temperature, the sharp limit loses what averaging neighbours gains."
     )
     end = "The sharpest temperature is the best, and refining it approximates at the rate."
@@ -132,7 +132,7 @@ def draw(table: Rows) -> Any:
         curve(right, best, "P", "error", "o-", color=colour, ms=4, label=f"{label}, best c")
         curve(right, best, "P", "proved", "_", color=colour, ms=12, mew=2)
         curve(right, hard, "P", "worst_case", ":", color=colour, lw=1, label=f"{label}, worst case")
-    note, texts = f"sharp: c = {sharp:g}; bars: proved at the best c", ("centres an axis P", "sup error")
+    note, texts = f"sharp: c = {sharp:g}; bars: proved at the best c", ("centres per axis P", "sup error")
     labelled(right, "sin x + cos y by P² keys", note, *texts, log="xy", xticks=table.distinct("P"))
     return figure
 

@@ -58,7 +58,7 @@ def run(unit: Unit) -> Row:
         return plurality(dim, points - 1, heads, sets)
     if unit["way"] != "trained":
         return built_row(dim, points, unit["way"], sets, 1e-2)
-    batch = max(16, 1024 // points)  # the same number of queries a step for every N
+    batch = max(16, 1024 // points)  # the same number of queries per step for every N
     row = trained_row(Shape(dim, rank, heads), unit, batch=batch)
     if points == 3:
         row["least_two"] = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True).lower

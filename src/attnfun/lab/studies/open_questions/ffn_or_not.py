@@ -87,7 +87,7 @@ def architecture_of(target: Any, units: bool) -> Any:
 
 
 def _clearly(large: list[float], small: list[float]) -> bool:
-    """Every error of the first above all of the second, and the medians apart; errors that are no number are large."""
+    """Every error of the first above all of the second, and the medians apart; NaN counts as large."""
     return not median(large) <= CLEAR * median(small) and not min(large) <= max(small)
 
 

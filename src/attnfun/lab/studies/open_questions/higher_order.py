@@ -186,7 +186,7 @@ def judge(table: Rows) -> Verdict:
 def draw(table: Rows) -> Any:
     figure, (first, second, third) = panels(3, width=4.7, height=4.3)
     for ax, part, letter, head, note in (
-        (first, "product", "order k", "Products of k relations", "exp(−2|x − y|²), k variables a side"),
+        (first, "product", "order k", "Products of k relations", "exp(−2|x − y|²), k variables per side"),
         (second, "depth", "depth k", "A relation of a relation of …", "tanh(2·) applied k times to x − y"),
     ):
         rows = table.where(part=part)

@@ -23,7 +23,7 @@ Columns.
     proved: ≤ bound proved for every pair, from the stored weights
     least: ≥ proved: no features of this rank (for one tower: no symmetric scores) have a smaller sup error
     rank_lower: features that any method needs for eps, proved
-    cells: cells a side that the published quantisation takes for eps
+    cells: cells per side that the published quantisation takes for eps
 """
 
 import math

@@ -9,7 +9,7 @@ its constants, n (8 κ C √n/ε)², is derived here; ReLU towers and their proo
 Neurons by a bound with Barron norms, neurons that are proved to do, and what training needs.
 
 With n features, κ² = sup r(x, x) and features of Barron norm C, shallow towers of n (8 κ C √n/ε)² neurons do: n
-features within δ = ε/(8 κ √n) each, at (C/δ)² neurons a feature. That form is our own derivation with the published
+features within δ = ε/(8 κ √n) each, at (C/δ)² neurons per feature. That form is our own derivation with the published
 ingredients (decay of the spectrum, Barron norm); the paper's own exponents and constants were not compared.
 
 A full run takes 3 minutes of CPU.

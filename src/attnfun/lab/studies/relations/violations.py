@@ -181,7 +181,7 @@ def draw(table: Rows) -> Any:
     curve(jump, rows, "size", "error", "x", label="trained, each seed", **trained)
     level(jump, rows, "least", color=BOUND, ls="--", lw=1, label="no continuous scores below")
     note = ", ".join(parts.get(("discontinuous", "fixed"), empty).say("{size:g}: {rank}"))
-    texts = (f"rank proved outside a band δ: {note}", "hidden units a tower", "sup error")
+    texts = (f"rank proved outside a band δ: {note}", "hidden units per tower", "sup error")
     shape = {"xticks": rows.distinct("size"), "ylim": (0, 2.2), "legend": "lower left"}
     labelled(jump, "A jump: sign(x − y)", *texts, log="x", **shape)
     rows = parts.get(("not positive", "learned"), empty)

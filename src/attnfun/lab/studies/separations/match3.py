@@ -11,7 +11,7 @@ Pairs by one head, triples by third-order attention; and what one standard layer
 Constructions of `af.matching` on random sets and on sets that nearly match; the reduction from disjointness by brute
 force, and a network for triples that decides disjointness by it; the protocol that turns a layer into bits; the heads
 that follow from them; and standard layers of one and the same shape, trained on pairs and on triples. What training
-does not find is no proof that it is not there: the impossibility is the reduction and the bits.
+does not find is not a proof that it is not there: the impossibility is the reduction and the bits.
 
 A full run takes 3 minutes of CPU.
 

@@ -17,7 +17,7 @@ A full run takes 5 minutes of CPU.
 Columns.
     way: published (midpoints, end caps), chain (each head its own stretch, best temperature), soft (published at
         another temperature), learned (random start), continued (trained from the published weights)
-    n: points a head
+    n: points per head
     heads: H
     sharpness: βΔ²; none where it is trained
     seed: of training
@@ -132,7 +132,7 @@ def draw(table: Rows) -> Figure:
     curve(right, going, "heads", "error", "s", mfc="none", color=NETWORKS[3], label="from published")
     texts = ("too soft a temperature, and what descent finds", "heads H", "sup error")
     shape = {"xticks": table.distinct("heads"), "ylim": (min(table.of("error")) / 12, None)}
-    labelled(right, f"n = {n} points a head", *texts, log="xy", legend={"ncols": 2, "loc": "lower left"}, **shape)
+    labelled(right, f"n = {n} points per head", *texts, log="xy", legend={"ncols": 2, "loc": "lower left"}, **shape)
     return figure
 
 

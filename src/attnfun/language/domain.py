@@ -61,7 +61,8 @@ class Box(Brief):
             return cls._from_pairs([(str(name), ends) for name, ends in domain.items()])
         texts = [domain] if isinstance(domain, str) else domain
         if not isinstance(texts, Sequence) or not all(isinstance(t, str) for t in texts):
-            raise InvalidRequest(f"domain {domain!r}: give a mapping such as {{'x': (-1, 1)}} or text such as 'x=-1:1'")
+            ways = "(-1, 1) for one variable, a mapping such as {'x': (-1, 1)}, or text such as 'x=-1:1'"
+            raise InvalidRequest(f"domain {domain!r:.80}: give {ways}")
         pairs: list[tuple[str, Any]] = []
         for part in (p.strip() for text in texts for p in text.split(";")):
             if not part:
@@ -153,7 +154,7 @@ class Box(Brief):
         require(not np.isnan(X).any(), "a point is NaN")
         if outside == "raise":
             first = tuple(int(k) for k in np.argwhere(~inside)[0])
-            at = ", ".join(f"{n}={v:g}" for n, v in zip(self.names, X[first], strict=True))
+            at = ", ".join(f"{n}={_told(float(v))}" for n, v in zip(self.names, X[first], strict=True))
             raise InvalidRequest(
                 f"the point {at}{where(*first)} lies outside the domain {self.text}; pass outside='clamp' or 'allow'"
             )
@@ -180,6 +181,12 @@ class Box(Brief):
         return np.concatenate([inner, corners, edge, centre])
 
 
+def _told(value: float) -> str:
+    """A coordinate, in few digits where they are the number: of a point just outside all of them are shown."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
 def read_boxes(target: Any, *domains: Any) -> list[Box]:
     """The domains of a target's sides; intervals without a name belong to its variables that no domain names."""
     pairs = [intervals(domain) for domain in domains]
@@ -189,7 +196,9 @@ def read_boxes(target: Any, *domains: Any) -> list[Box]:
     free = [name for name in names_of(target, count) if name not in taken] if count else []
     if len(free) != count:
         shown = ", ".join(free)[:80] or "none"
-        raise InvalidRequest(f"domain: {count} interval(s) without a name, and the variables are {shown}; name them")
+        raise InvalidRequest(
+            f"domain: {count} interval(s) without a name, and the variables are {shown}; name them, as in x=-1:1"
+        )
     left, found = iter(free), []
     for own, box in zip(pairs, named, strict=True):
         found.append(box or Box._from_pairs([(next(left), ends) for ends in own or ()]))

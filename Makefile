@@ -46,6 +46,10 @@ test-hooks: $(READY) ## the tests of hooks, hub and nnsight (first installs tran
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
 
+.PHONY: bench-speed
+bench-speed: $(READY) ## evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run (writes benchmarks/speed.md; a few minutes, 4 GB)
+	$(BIN)/python benchmarks/speed.py --output benchmarks/speed.md
+
 suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
 	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md
 

@@ -519,7 +519,7 @@ def both_sides(base: str, names: list[str]) -> tuple[dict[str, Any], dict[str, A
         runs = {}
         for side, source in sources.items():
             threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-            env = os.environ | threads | {"PYTHONPATH": str(source)}
+            env = os.environ | threads | {"PYTHONPATH": str(source), "ATTNFUN_FAST": "0"}
             command = [sys.executable, __file__, "--record", "--only", *names]
             with (Path(folder) / side).open("w") as out:
                 runs[side] = subprocess.Popen(command, stdout=out, env=env)

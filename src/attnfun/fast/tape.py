@@ -260,9 +260,10 @@ def _window(out: _Writer, head: Head, plan: LocalPlan, queries: list[list[int]],
         index += [rows[0], axis.keys, local.window, local.radius]
         numbers += [-np.inf, local.breakpoints, np.inf, local.steps, -FAR[out.dtype]]
     scratch = len(head.axes) + 2 + sum(axis.window for axis in plan.axes)
-    exps = sum(axis.window for axis in plan.axes)
-    work = {"exps": exps, "divisions": head.outputs, "flops": 2 * plan.cells * head.outputs + 8 * exps}
-    work["gathers"] = plan.cells * head.outputs
+    windows, p = [axis.window for axis in plan.axes], head.outputs
+    work = {"exps": sum(windows), "divisions": p, "flops": 2 * plan.cells * p + 6 * sum(windows)}
+    # of breakpoints and steps, and of cells, of which those of one run along the last axis lie together
+    work["lookups"], work["runs"] = 2 * sum(windows) + plan.cells * p, plan.cells // windows[-1]
     place = out.data(WINDOW, [*index, *to], numbers, scratch)
     out.add(place, out.table(head.values), work=work)
 

@@ -113,13 +113,16 @@ def refusal(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores."""
+    """One BLAS thread: the matrices are small, and a request must give the same bits on any number of cores.
+
+    Nor does NumPy warn of what overflows: who finds an infinity or NaN refuses it, and says so.
+    """
     if _ALONE.get():
         yield
         return
     token = _ALONE.set(True)
     try:
-        with _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
+        with _libraries(len(sys.modules)).limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
             yield
     finally:
         _ALONE.reset(token)

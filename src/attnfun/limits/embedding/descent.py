@@ -20,6 +20,7 @@ Failure mode. Local optima: that nothing is found at a dimension proves nothing 
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def free(core: Core, dim: int, steps: int, starts: int, seed: int) -> Iterator[t
 
     A core of more than MOST_ENTRIES is descended in float32, in half the time.
     """
-    dtype = np.float32 if core.m * core.n > MOST_ENTRIES else np.float64
+    dtype: Any = np.float32 if core.m * core.n > MOST_ENTRIES else np.float64
     signs = np.concatenate([np.where(core.dense, 1.0, -1.0), np.ones((1, core.n))]).astype(dtype)
     rng = np.random.default_rng(seed)
     U, V = (_unit(rng.standard_normal((starts, count, dim + 1))).astype(dtype) for count in signs.shape)

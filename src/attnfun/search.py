@@ -23,6 +23,7 @@ from attnfun.certify.verdict import About, undecided, verdict
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, require
 from attnfun.kinds import find
+from attnfun.language.enclosures import check_rounding
 from attnfun.language.numbers import positive, whole_number
 from attnfun.language.target import Target
 from attnfun.network.head import require_dtype
@@ -64,7 +65,8 @@ Proposals = Generator[Proposal, Certificate, None]
 
 
 def certified(target: Target, weights: Any, goal: Goal, construction: str = "", say: Say | None = None) -> Certificate:
-    """The verdict on weights, from them and the target alone."""
+    """The verdict on weights, from them and the target alone; AttnfunError where this process rounds otherwise."""
+    check_rounding()
     kind = find(target.kind)
     about = About(target.text, target.domain, weights.dtype, goal.norm, construction, goal.relative)
     if not kind.prover:

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest, Refuted, require
+from attnfun.language.enclosures import check_rounding
 from attnfun.limits.embedding.relevance import Relevance
 from attnfun.limits.record import texts
 from attnfun.limits.singular import spectral_norm_bound
@@ -81,6 +82,7 @@ class Ranking:
 
 def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Ranking:
     """The proved gap and margin; 0 and ∞ if no query asks for anything. Raises Refuted with the query that fails."""
+    check_rounding()
     Q, D = _integers(queries), _integers(documents)
     m, n = relation.shape
     if Q.ndim != 2 or D.ndim != 2 or (len(Q), len(D)) != (m, n) or Q.shape[1] != D.shape[1]:

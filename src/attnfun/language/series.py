@@ -193,7 +193,7 @@ class SeriesAlgebra(Algebra[Series]):
         return [term(b, k) for k, b in enumerate(_binomials(p, n))]
 
     def constant(self, value: Fraction) -> Series:
-        return self._series([exact(Fraction(value))])
+        return self._series([exact(value)])
 
     def pi(self) -> Series:
         return self._series([arb.pi()])

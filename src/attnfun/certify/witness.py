@@ -72,15 +72,14 @@ class Aim:
     values: Array
 
 
-def computed_witness(network: Network, function: Function) -> tuple[float, Array | None]:
-    """The largest error proved at a few points of large sampled error, and its point."""
-    return _proved_at(network, function, _worst_points(network, function))
+def computed_witness(network: Network, function: Function, X: Array) -> tuple[float, Array | None]:
+    """The largest error proved at a few of the `worst_points` X, and its point."""
+    return _proved_at(network, function, X[-3:])
 
 
-def aimed_witness(network: Network, function: Function, aims: Sequence[Aim]) -> tuple[float, Array | None]:
+def aimed_witness(network: Network, function: Function, X: Array, aims: Sequence[Aim]) -> tuple[float, Array | None]:
     """As `computed_witness`, from points that meet the aims one after the other, whichever value gives most."""
     box = function.box
-    X = _worst_points(network, function, 4)
     for _ in range(2):
         for aim in aims:
             c = np.array([aim.weights.get(name, 0.0) for name in box.names])
@@ -116,9 +115,11 @@ def _errors(network: Network, function: Function, X: Array) -> Array:
     return np.where(np.isfinite(off), off, 0.0)
 
 
-def _worst_points(network: Network, function: Function, count: int = 3) -> Array:
-    """Points of large sampled error: random ones, corners, edges, then shrinking steps from the best (seeded)."""
-    return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-count:]
+def worst_points(network: Network, function: Function) -> Array:
+    """Four points of large sampled error, the largest last: random ones, corners, edges, then shrinking steps from the
+    best (seeded).
+    """
+    return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-4:]
 
 
 def outputs_at(network: Network, x: Array) -> list[arb]:

@@ -297,6 +297,14 @@ def _method(fn: Map) -> Callable[[Any, Ball], Ball]:
     return lambda self, x: lifted(x)
 
 
+_UNCLIPPED = (
+    *(_unary(_sqrt), _binary(_pow)),
+    *(_unary(_monotone(lambda x: x.asin())), _unary(_minus_rising(lambda x: x.acos()))),
+)
+_CLIPPED = (
+    *(_unary(lambda x: _sqrt(_nonnegative(x))), _binary(lambda x, y: _pow(_nonnegative(x), y))),
+    *(_unary(_asin_within), _unary(_acos_within)),
+)
 _ADD_SHARP, _NEG = lift(_add_sharp, 2), lift(lambda x: x.neg(exact=True))
 _SHARP = _ADD_SHARP, lambda x, y: _ADD_SHARP(x, _NEG(y)), lift(_mul_sharp, 2), lift(_div_sharp, 2)
 _PLAIN = Algebra.add, Algebra.sub, Algebra.mul, lift(_div, 2)
@@ -314,11 +322,7 @@ class BallAlgebra(Algebra[Ball]):
 
     def __init__(self, clip_sqrt: bool = False, sharp: bool = False) -> None:
         self.clip_sqrt, self.sharp = clip_sqrt, sharp
-        sqrt: Map = (lambda x: _sqrt(_nonnegative(x))) if clip_sqrt else _sqrt
-        power: Callable[..., Ball] = (lambda x, y: _pow(_nonnegative(x), y)) if clip_sqrt else _pow
-        self.sqrt, self.pow = _unary(sqrt), _binary(power)
-        asin, acos = _monotone(lambda x: x.asin()), _minus_rising(lambda x: x.acos())
-        self.asin, self.acos = _unary(_asin_within if clip_sqrt else asin), _unary(_acos_within if clip_sqrt else acos)
+        self.sqrt, self.pow, self.asin, self.acos = _CLIPPED if clip_sqrt else _UNCLIPPED
         self.add, self.sub, self.mul, self.div = _SHARP if sharp else _PLAIN
 
     def constant(self, value: Fraction) -> Ball:

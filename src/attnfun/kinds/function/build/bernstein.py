@@ -141,11 +141,14 @@ def _nodes(tau: float, n: int) -> tuple[Array, Array, float, float]:
 
 def _dct(values: Array, axis: int) -> Array:
     """Chebyshev coefficients along one axis of samples at first-kind nodes."""
-    n = values.shape[axis]
-    k = np.arange(n)
-    matrix = np.cos(np.outer(k, (np.arange(n) + 0.5) * np.pi / n)) * (2 / n)
+    return np.moveaxis(np.tensordot(_to_coefficients(values.shape[axis]), values, axes=(1, axis)), 0, axis)
+
+
+@lru_cache(maxsize=32)
+def _to_coefficients(n: int) -> Array:
+    matrix = np.cos(np.outer(np.arange(n), (np.arange(n) + 0.5) * np.pi / n)) * (2 / n)
     matrix[0] /= 2
-    return np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+    return matrix
 
 
 def rough_keys(request: Request) -> float:

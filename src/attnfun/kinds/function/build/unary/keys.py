@@ -34,6 +34,9 @@ from attnfun.network import Axis, Head, ReluBlock, rounded
 from attnfun.network.head import Array as Array
 
 
+_FEW = 32
+
+
 @dataclass(frozen=True)
 class Keys:
     """The keys of one head of u: logits slopes·q + biases, q = w u + c. `fixed` of them (the first) are not tuned."""
@@ -53,9 +56,12 @@ class Keys:
 
     def weights(self, u: Array) -> Array:
         """(len(u), size) softmax weights."""
-        logits = np.outer(self.query(u), self.slopes)
+        logits: Array = self.query(u)[:, None] * self.slopes
         logits += self.biases
-        logits -= logits.max(axis=1, keepdims=True)
+        if 0 < self.size <= _FEW:  # the same maxima, many times faster than along rows of a few numbers
+            logits -= np.ascontiguousarray(logits.T).max(axis=0)[:, None]
+        else:
+            logits -= logits.max(axis=1, keepdims=True)
         np.exp(logits, out=logits)
         logits /= logits.sum(axis=1, keepdims=True)
         return logits

@@ -9,6 +9,7 @@ their CPU times counts, so that other work on the machine weighs on neither. Equ
 of all that the certificate says.
 """
 
+import gc
 import json
 import os
 import statistics
@@ -46,6 +47,7 @@ def serve() -> None:
     """Answer each line of JSON with one, from a process forked for it."""
     af.compile("sin(x*y) + exp(x)/(y + 2)", "x=-1:1;y=0:1", 1e-3, relative=True)
     print(Path(af.__file__).parents[1], flush=True)
+    gc.freeze()  # else a collection copies all that was imported into every fork
     for line in sys.stdin:
         child = os.fork()
         if not child:

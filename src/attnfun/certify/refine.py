@@ -227,11 +227,11 @@ def _residuals(step: LocalStep, left: float, right: float) -> tuple[Array, Array
         inner = _even(a, b, _PARTS)[1]
         keep = np.diff(inner, prepend=a) > 0  # an interval of a few ulps may have fewer parts
         keep[-1] = True
-        groups = np.cumsum(keep[::-1])[::-1]
-        groups = groups.max() - groups
+        last = np.flatnonzero(keep)  # of every group of parts that share an edge
+        first = np.concatenate([[0], last[:-1] + 1])
         edges.append(inner[keep])
-        lows.append([low[groups == g].min() for g in range(int(groups.max()) + 1)])
-        highs.append([high[groups == g].max() for g in range(int(groups.max()) + 1)])
+        lows.append(np.minimum.reduceat(low, first))
+        highs.append(np.maximum.reduceat(high, first))
     return np.concatenate(edges), np.concatenate(lows), np.concatenate(highs)
 
 

@@ -111,9 +111,11 @@ def ball(lo: float, hi: float) -> Ball:
 def upper(x: Ball) -> float:
     """The smallest double >= every point of x; +inf for nan."""
     end = x.upper()
+    value = float(end)
+    if arb(value) >= end:
+        return value
     if end.is_nan():
         return math.inf
-    value = float(end)
     while not arb(value) >= end:
         value = math.nextafter(value, math.inf)
     return value
@@ -128,9 +130,11 @@ def upper_at(name: str, x: float) -> float:
 def lower(x: Ball) -> float:
     """The largest double <= every point of x; -inf for nan."""
     end = x.lower()
+    value = float(end)
+    if arb(value) <= end:
+        return value
     if end.is_nan():
         return -math.inf
-    value = float(end)
     while not arb(value) <= end:
         value = math.nextafter(value, -math.inf)
     return value

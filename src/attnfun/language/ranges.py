@@ -216,10 +216,16 @@ def _bound(
 
 
 def _sampled(graph: Graph, box: Box) -> tuple[float, float]:
-    X = box.probe(_POINTS, np.random.default_rng(0))
-    values = values_at(graph, box.names, X)[:, 0]
+    values = values_at(graph, box.names, _probe(box))[:, 0]
     values = values[np.isfinite(values)]
     return (float(np.min(values)), float(np.max(values))) if len(values) else (0.0, 0.0)
+
+
+@lru_cache(maxsize=64)  # many nodes of one graph are looked at on one box
+def _probe(box: Box) -> Array:
+    X = box.probe(_POINTS, np.random.default_rng(0))
+    X.flags.writeable = False
+    return X
 
 
 def _enclosures(

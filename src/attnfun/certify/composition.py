@@ -112,7 +112,7 @@ class Composition:
         wide = wide or (worst <= eps and broad)
         if worst > _SLACK * low and tables and not wide:
             field = Refinement(self.local, outputs, self.function.box)
-            aimed = aimed_witness(self.network, self.function, points, field.aims)
+            aimed = aimed_witness(self.network, self.function, points, field.aims, low)
             low, witness = max((low, witness), aimed, key=lambda pair: pair[0])
             plain, computed, boxes = field.search(_GOAL * low)
             details["refined"] = {"plain": worst, "boxes": boxes}

@@ -43,6 +43,7 @@ from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, 
 from attnfun.language.domain import Box, cut, exchanged
 from attnfun.language.enclosures import abs_upper, ball, ball_ends, balls, lower, upper
 from attnfun.language.intervals import Interval, IntervalAlgebra
+from attnfun.language.outward import next_above, next_below
 
 _MODELS = 160  # Taylor models a step, at most
 _PARTS = 32  # parts of a model's interval
@@ -105,7 +106,7 @@ Pair = tuple[Array, Array]
 
 
 def _sum(a: Pair, b: Pair) -> Pair:
-    return np.nextafter(a[0] + b[0], -np.inf), np.nextafter(a[1] + b[1], np.inf)
+    return next_below(a[0] + b[0]), next_above(a[1] + b[1])
 
 
 def _scaled(c: tuple[float, float], b: Pair) -> Pair:
@@ -119,7 +120,7 @@ def _times(a: Pair | tuple[float, float], b: Pair) -> Pair:
 
 def _hull(*ends: Array) -> Pair:
     """Around rounded products; 0 · ∞ is taken as undefined and becomes (−∞, ∞)."""
-    low, high = np.nextafter(reduce(np.minimum, ends), -np.inf), np.nextafter(reduce(np.maximum, ends), np.inf)
+    low, high = next_below(reduce(np.minimum, ends)), next_above(reduce(np.maximum, ends))
     if np.isnan(low).any():
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     return low, high

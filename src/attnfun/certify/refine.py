@@ -418,7 +418,8 @@ def _aim(step: LocalStep, table: Table) -> Aim:
 
 def _best_side(found: Array, width: Array) -> NDArray[np.intp]:
     """The side whose halves (n, d, 2) have the smallest bounds; where no side helps by a hundredth, the widest."""
-    score = found.max(axis=2) + found.min(axis=2)
+    one, two = found[..., 0], found[..., 1]
+    score = np.maximum(one, two) + np.minimum(one, two)
     helps = score.min(axis=1) <= 0.99 * score.max(axis=1)
     return np.where(helps, np.argmin(score, axis=1), np.argmax(width, axis=1))
 

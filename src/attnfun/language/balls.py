@@ -256,7 +256,9 @@ def _mul_sharp(x: Ball, y: Ball) -> Ball:
     if not (x.is_finite() and y.is_finite()):
         return NAN
     a, b, c, d = x.lower(), x.upper(), y.lower(), y.upper()
-    if (a < ZERO < b and c < ZERO < d) or (x_thin and a != b) or (y_thin and c != d):  # by rounding any may be the least
+    if (
+        (a < ZERO < b and c < ZERO < d) or (x_thin and a != b) or (y_thin and c != d)
+    ):  # by rounding any may be the least
         products = a * c, a * d, b * c, b * d
         return span(min(p.lower() for p in products), max(p.upper() for p in products))
     if a >= ZERO:

@@ -26,9 +26,8 @@ def next_below(x: npt.ArrayLike, where: Any = True) -> Floats:
         step *= where
     np.subtract(bits, step, out=step)
     out = step.view(np.float64)
-    usual = (x != 0) & (x > -np.inf)  # false for NaN
-    if not usual.all():
-        odd = ~usual
+    odd = np.isnan(out)  # of 0 and of -∞ too; a NaN of arithmetic is far from the bits of ∞
+    if odd.any():
         near = np.nextafter(x[odd], -np.inf)
         out[odd] = near if where is True else np.where(where[odd], near, x[odd])
     return out

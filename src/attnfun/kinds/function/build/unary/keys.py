@@ -33,7 +33,6 @@ import numpy as np
 from attnfun.network import Axis, Head, ReluBlock, rounded
 from attnfun.network.head import Array as Array
 
-
 _FEW = 32
 
 

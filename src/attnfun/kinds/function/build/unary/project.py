@@ -55,7 +55,7 @@ class Solution:
     residual: Array
     blocks: tuple[Array, ...] = ()
 
-    @property
+    @cached_property
     def cost(self) -> float:
         return float(self.residual @ self.residual)
 
@@ -149,5 +149,5 @@ def _moved(pieces: Pieces, step: Array) -> Pieces | None:
         slopes[keys.fixed :] += step[at : at + n]
         biases[keys.fixed :] += step[at + n : at + 2 * n]
         at += 2 * n
-        out.append(replace(keys, slopes=slopes, biases=biases))
+        out.append(Keys(keys.w, keys.c, slopes, biases, keys.fixed))
     return tuple(out)

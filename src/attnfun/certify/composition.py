@@ -45,7 +45,7 @@ from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_roundin
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
-from attnfun.certify.steps import gradient_shifts, modulus, prove_tensor, prove_unary, widened
+from attnfun.certify.steps import gradient_shifts, modulus, prove_beyond, prove_line, prove_tensor, widened
 from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
 from attnfun.certify.witness import aimed_witness, computed_witness, worst_points
 from attnfun.language import Graph, precision
@@ -246,11 +246,14 @@ class Composition:
     def _unary(
         self, seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
     ) -> tuple[float, str]:
-        """`prove_unary`, once for heads that are equal bit for bit: squares of many variables often are."""
-        key = (g, seen.bits, reach, enough, true)
+        """`prove_line`, once for heads that are equal bit for bit, as the two squares of every product are; and
+        `prove_beyond`.
+        """
+        key = (g, seen.bits, enough)
         if key not in self._known:
-            self._known[key] = prove_unary(seen, g, reach, enough, true)
-        return self._known[key]
+            self._known[key] = prove_line(seen, g, enough)
+        own, method = self._known[key]
+        return prove_beyond(seen, g, reach, true, own), method
 
     def _coordinate(self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float) -> None:
         if label.further:

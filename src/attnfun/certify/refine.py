@@ -318,7 +318,7 @@ class Refinement:
             self.tables: list[Table] = []
             known: dict[Any, Table] = {}
             for step in steps:  # squares of many variables often have one table
-                key = step.unary, step.seen.bits, step.clipped, step.reach, step.own
+                key = step.unary, step.seen.bits, step.clipped and step.reach, step.own
                 if key not in known:
                     known[key] = tabulate(step)
                 self.tables.append(known[key])

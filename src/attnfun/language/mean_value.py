@@ -79,9 +79,13 @@ class _Part:
     def __init__(self, variables: frozenset[str], names: Sequence[str], low: Floats, high: Floats) -> None:
         sides = [k for k, name in enumerate(names) if name in variables]
         numbers: dict[bytes, int] = {}
-        ends = np.concatenate([low[:, sides], high[:, sides]], axis=1)
-        self.each = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in ends], dtype=np.intp)
-        self.first = np.unique(self.each, return_index=True)[1]
+        each, first = [], []
+        for i, row in enumerate(np.concatenate([low[:, sides], high[:, sides]], axis=1)):
+            number = numbers.setdefault(row.tobytes(), len(first))
+            each.append(number)
+            if number == len(first):
+                first.append(i)
+        self.each, self.first = np.array(each, dtype=np.intp), np.array(first, dtype=np.intp)
 
     def rows(self, value: Ball, part: "_Part") -> Ball:
         """A value of the nodes of `part` as it stands here."""

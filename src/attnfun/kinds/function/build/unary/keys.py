@@ -99,6 +99,7 @@ def tangents(t: Array, sharpness: float) -> tuple[Array, Array]:
     return slopes, biases
 
 
+@lru_cache(maxsize=4096)  # a search for a size asks for the same one at many resolutions
 def gaussian(low: float, high: float, n: int, reach: float, sharpness: float, dtype: str) -> Keys:
     """n keys at equispaced points of the interval blown up by `reach` about a short number near its middle."""
     middle, half = centre(low, high, dtype), (high - low) / 2
@@ -115,6 +116,7 @@ def placed(low: float, high: float, nodes: Array, sharpness: float, dtype: str) 
     return Keys(1.0, -middle, slopes - slopes[near], biases - biases[near])
 
 
+@lru_cache(maxsize=4096)
 def ladder(origin: float, side: int, inner: float, outer: float, n: int, growth: float, sharpness: float) -> Keys:
     """n keys at distances inner … outer from `origin` on one side; constant on the far side.
 
@@ -128,6 +130,7 @@ def ladder(origin: float, side: int, inner: float, outer: float, n: int, growth:
     return Keys(float(side), -side * origin, slopes, biases)
 
 
+@lru_cache(maxsize=4096)
 def geometric(low: float, high: float, rate: float, n: int, delta: float, dtype: str) -> Keys:
     """Slopes 0, rate, 2 rate, …, all lines through one point past the end where e^{rate u} is largest.
 

@@ -79,7 +79,7 @@ class _Part:
     def __init__(self, variables: frozenset[str], names: Sequence[str], low: Floats, high: Floats) -> None:
         sides = [k for k, name in enumerate(names) if name in variables]
         numbers: dict[bytes, int] = {}
-        each, first = [], []
+        each, first = list[int](), list[int]()
         for i, row in enumerate(np.concatenate([low[:, sides], high[:, sides]], axis=1)):
             number = numbers.setdefault(row.tobytes(), len(first))
             each.append(number)

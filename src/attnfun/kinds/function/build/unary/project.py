@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 
@@ -104,7 +105,7 @@ def _qr() -> Callable[[Array], Any]:
     def bare(system: Array) -> tuple[Array, Array]:
         r = system.copy()
         q = inner.qr_reduced(r, inner.qr_r_raw(r))
-        return q, r[: r.shape[1]] * _upper(r.shape[1])
+        return q, np.where(_upper(r.shape[1]), r[: r.shape[1]], 0.0)
 
     probe = np.cos(np.arange(35.0).reshape(7, 5))
     try:
@@ -116,8 +117,8 @@ def _qr() -> Callable[[Array], Any]:
 
 
 @lru_cache(maxsize=64)
-def _upper(n: int) -> Array:
-    return np.triu(np.ones((n, n)))
+def _upper(n: int) -> NDArray[np.bool_]:
+    return np.tri(n, dtype=np.bool_).T
 
 
 def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: float) -> tuple[Pieces, int]:

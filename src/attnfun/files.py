@@ -99,13 +99,13 @@ class Table:
             yield place, [row[k] for k in at]
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> str:
-    """Write all or nothing, on disk when this returns; the name. InvalidRequest for a path that cannot be written."""
+def write_whole(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> str:
+    """Write all, or all parts in turn, or nothing; on disk when this returns; the name. Refusals are InvalidRequest."""
     target = Path(path)
     scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
     try:
         with open(scratch, "xb") as stream:
-            stream.write(data)
+            stream.writelines((data,) if isinstance(data, bytes) else data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(scratch, target)

@@ -86,8 +86,8 @@ def resumed(folder: Path, count: int, output: str, *more: str) -> tuple[list[Any
         again = {row["name"]: row for row in map(json.loads, whole[1:])}
         assert len(again) == len(whole) - 1 and done.items() <= again.items()  # with the seconds of the first time
         done = again
-        with rows.open("a") as file:
-            file.write('{"name": "t0", "sta')  # as a kill may leave it
+        with rows.open("ab") as file:
+            file.write('{"name": "t0", "reason": "ε'.encode()[:-1])  # as a kill may leave it
     assert count // 2 <= len(done) < count
     process = started(folder, "-o", output, "--json", *more)
     assert process.wait() == 0, (folder / "err").read_text()

@@ -28,7 +28,7 @@ from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import clean, failure, number
 from attnfun.errors import InvalidRequest, require
-from attnfun.files import Table, read_text, write_whole
+from attnfun.files import TEXT_LIMIT, Table, read_bytes, read_text, write_whole
 
 if TYPE_CHECKING:
     from attnfun.lab.suite import Case, Row
@@ -163,16 +163,16 @@ def _kept(output: str, settings: dict[str, Any]) -> Iterator[Row]:
         earlier = read_report(path)
         rows = iter(earlier["rows"])
     else:
-        rows = _whole_lines(read_text(path))
+        rows = _whole_lines(read_bytes(path, TEXT_LIMIT))
         earlier = next(rows, settings)
     other = [name for name in settings if earlier.get(name) != settings[name]]
     require(not other, f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
     yield from (row for row in rows if "asked" in row)
 
 
-def _whole_lines(text: str) -> Iterator[Row]:
-    for line in text.split("\n"):  # and no other end of a line, which a name may hold
-        with suppress(ValueError):  # a line that a killed run has left half
+def _whole_lines(data: bytes) -> Iterator[Row]:
+    for line in data.split(b"\n"):  # and at no other end of a line, which a name may hold
+        with suppress(ValueError):  # a line that a killed run has left half, in the middle of a letter perhaps
             yield json.loads(line)
 
 

@@ -103,7 +103,7 @@ def run(unit: Unit) -> Row:
     seconds, keys = spent() - start, net.cost.keys
     points = net.target.draw(np.random.default_rng(0), 10_000)[0]
     each = points.shape[1] if points.ndim == 3 else 1
-    count = min(10_000, max(100, 10**8 // max(keys, 1))) // each
+    count = min(10_000, max(100, 10**9 // max(keys, 1))) // each
     return {"keys": keys, "build": seconds, "time": timed(net, points[:count]) / each}
 
 

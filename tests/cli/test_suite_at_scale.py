@@ -44,7 +44,7 @@ def started(folder: Path, *more: str) -> Any:
 
 def lines(path: Path) -> list[str]:
     """What stands in the rows of a run that is under way, or was killed; the first is what was asked."""
-    return path.read_text("utf-8").split("\n") if path.exists() else [""]
+    return path.read_text("utf-8", "replace").split("\n") if path.exists() else [""]
 
 
 def stopped_after(process: Any, rows: Path, count: int, how: signal.Signals) -> dict[int, int]:

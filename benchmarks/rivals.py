@@ -117,7 +117,11 @@ def draw(table: Any) -> Any:
     columns = {"build": "seconds to build", "numbers": "numbers stored", "time": "nanoseconds a point"}
     for ax, (column, label) in zip(axes, columns.items()):
         for k, (way, here) in enumerate(rows.by("way")):
-            look = {"color": NETWORKS[k % len(NETWORKS)], "marker": MARKS[(k + k // len(MARKS)) % len(MARKS)], "ls": "none"}
+            look = {
+                "color": NETWORKS[k % len(NETWORKS)],
+                "marker": MARKS[(k + k // len(MARKS)) % len(MARKS)],
+                "ls": "none",
+            }
             errors = [max(row["worst"], 1e-16) for row in here]
             ax.plot([value or None for value in here.of(column)], errors, ms=3, alpha=0.35, **look)
             ax.plot([here.median(column) or None], [median(errors)], ms=9, mec="k", label=way, **look)

@@ -267,25 +267,27 @@ def run(unit: Unit) -> Row:
     rng = np.random.default_rng(1)
     X = rng.uniform(low, high, (FRESH, len(low)))
     values = target.values(X)[:, 0]
-    width = float(np.ptp(values))
+    width, spread = target.absolute(1.0, "float64")[0], float(np.ptp(values))  # of the function; of what samples show
     row: Row = {"variables": len(low), "sees": SEES[way]}
 
     def scaled(X: Array) -> Array:
         return (X - low) / (high - low) * 2 - 1
 
     def unscaled(fit: Predict) -> Predict:
-        return lambda X: fit(scaled(X)) * width + middle
+        return lambda X: fit(scaled(X)) * spread + middle
 
     warmed_up()
     start, middle = spent(), float(values.mean())
     if way in SAMPLES:
         given = np.random.default_rng(2).uniform(low, high, (MANY, len(low)))
-        y = (target.values(given)[:, 0] - middle) / width
+        y = (target.values(given)[:, 0] - middle) / spread
         start = spent()
         made = SAMPLES[way](scaled(given), y)
         predict = unscaled(made.predict)
     elif way in ASKING:
-        made = ASKING[way](lambda X: (target.values((X + 1) / 2 * (high - low) + low)[:, 0] - middle) / width, len(low))
+        made = ASKING[way](
+            lambda X: (target.values((X + 1) / 2 * (high - low) + low)[:, 0] - middle) / spread, len(low)
+        )
         predict = unscaled(made.predict)
     else:
         try:

@@ -15,8 +15,9 @@ from attnfun.certify.view import LineAxis, Undecided, view
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.prove import prove
 from attnfun.language import precision
-from attnfun.network import Network, evaluate, literal, rounded, routes
+from attnfun.network import Network, evaluate, literal, rounded
 from certify.hunting import BOUNDS, assert_sound, function, line_network, with_arrays, worst_error
+from network.networks import by_every_route
 
 
 def axis(slopes: list[float], biases: list[float], w: float = 1.0, c: float = 0.0) -> LineAxis:
@@ -238,7 +239,7 @@ def test_float32_partitions_are_proved_and_no_route_passes_the_bound(seed: int) 
     assert twin is None or net.network.cost.keys <= 1.2 * twin.network.cost.keys
     X = wall_points(net.network, rng, 600)
     truth = net.target.values(X)
-    found = {route: evaluate(net.network, X, route) for route in routes(net.network)}
+    found = by_every_route(net.network, X)
     if net.network.cost.keys <= 20_000:
         found["literal"] = literal(net.network, "cross").run(X[:100])
     for route, values in found.items():

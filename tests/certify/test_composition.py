@@ -27,8 +27,9 @@ from attnfun.kinds.function.view import Approximant
 from attnfun.language import ArrayAlgebra, Graph, Node, parse, precision, run
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
-from attnfun.network import Axis, Head, Label, Labels, Layer, Network, evaluate, routes, stream
+from attnfun.network import Axis, Head, Label, Labels, Layer, Network, evaluate, stream
 from certify.hunting import Array, assert_sound, errors, worst_error, zero_network
+from network.networks import by_every_route
 from products import few
 from stored import load, save
 
@@ -183,7 +184,7 @@ def test_every_computation_lies_in_the_balls_of_its_rounding(name: str) -> None:
     """NumPy by every route, torch in both forms: within `outputs_at`, which contains real arithmetic too."""
     net = composed(name)
     X = net.target.box.probe(40, np.random.default_rng(5))[-60:]
-    forms = [evaluate(net.network, X, route).astype(np.float64) for route in ("auto", *routes(net.network))]
+    forms = list(by_every_route(net.network, X).values())
     for form in ("cross", "self"):
         with torch.no_grad():
             forms.append(net.to_torch(form=form)(torch.tensor(X)).double().numpy().reshape(len(X), -1))

@@ -17,6 +17,7 @@ from attnfun.kinds.function.prove import prove
 from attnfun.language import precision
 from attnfun.network import Axis, Head, Layer, Network, evaluate, literal, rounded, routes
 from certify.hunting import BOUNDS, Array, function, line_network
+from network.networks import by_every_route
 from products import THOROUGH, few
 
 U = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -72,7 +73,7 @@ def test_every_route_stays_within_the_bound(seed: int, dtype: str) -> None:
     X = network.low + (network.high - network.low) * rng.random((60, dim))
     X[:4] = [network.low, network.high, (network.low + network.high) / 2, network.low]
     truth = exact(network, X)
-    found = {route: evaluate(network, X, route) for route in ("auto", *routes(network))}
+    found = by_every_route(network, X)
     rounded_points = X.astype(dtype).astype(np.float64)
     if (rounded_points >= network.low).all() and (rounded_points <= network.high).all():
         for form in ("cross", "self"):
@@ -111,8 +112,8 @@ def test_a_partition_far_from_the_origin() -> None:
     net = af.compile("sin(x)", "x=1000:1003", 0.05, method="partition")
     X = np.linspace(1000, 1003, 3001)[:, None]
     part = net.certificate.parts["rounding"]
-    for route in routes(net.network):
-        assert np.abs(evaluate(net.network, X, route) - exact(net.network, X)).max() <= part
+    for route, found in by_every_route(net.network, X).items():
+        assert np.abs(found - exact(net.network, X)).max() <= part, route
 
 
 # ---------------------------------------------------------------- heads of one axis
@@ -215,7 +216,7 @@ def test_no_computation_of_a_float32_head_passes_its_bound(kind: str) -> None:
         for _ in range(4):
             X = np.clip(x.astype(np.float32).astype(np.float64), low, high)[:, None]
             truth = exact_lines(network, X)
-            found = [evaluate(network, X, route) for route in routes(network)]
+            found = list(by_every_route(network, X).values())
             found += [module(torch.tensor(X, dtype=torch.float32)).numpy().reshape(-1, 1)]
             error = np.max([np.abs(y.astype(np.float64) - truth) for y in found], axis=0)[:, 0]
             assert error.max() <= bound, (seed, kind)

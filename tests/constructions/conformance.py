@@ -24,8 +24,9 @@ from attnfun.kinds.function.build import CONSTRUCTIONS, Request
 from attnfun.kinds.function.view import Approximant
 from attnfun.language import precision
 from attnfun.language.enclosures import upper
-from attnfun.network import evaluate, identical, routes
+from attnfun.network import evaluate, identical
 from certify.hunting import BOUNDS, Array, errors, formula_rounding, worst_error
+from network.networks import by_every_route
 from stored import load, save
 
 torch.set_num_threads(1)
@@ -328,7 +329,7 @@ def check_forms(net: Approximant, case: Case) -> None:
 def check_routes(net: Approximant) -> None:
     """Every evaluation route agrees within the rounding part, and the public call is one of them."""
     X = points(net, 2000)
-    found = {route: evaluate(net.network, X, route).astype(np.float64) for route in ("auto", *routes(net.network))}
+    found = by_every_route(net.network, X)
     rounding = net.certificate.parts["rounding"]
     for route, values in found.items():
         assert np.abs(values - found["auto"]).max() <= 2 * rounding, route

@@ -77,7 +77,7 @@ def test_lattices_are_within_their_own_bound(seed: int, dtype: str) -> None:
     network = _alone(axes, values, dtype)
     head = network.heads[0]
     assert isinstance(head, Head)
-    found = polynomial(network, head, [(-1.0 - 1e-6, 1.0 + 1e-6)] * A, None)
+    found = polynomial(head, [(-1.0 - 1e-6, 1.0 + 1e-6)] * A, dtype)
     tape = tape_of(network)
     assert tape is not None
     assert (tape.routes == (("lattice",),)) == (found is not None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from attnfun.network import Axis, Head, Layer, Network, rounded
+from attnfun import fast
+from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded, routes
 
 
 def random_axis(rng: np.random.Generator, width: int, dim: int, keys: int, dtype: str) -> Axis:
@@ -71,3 +72,11 @@ def partition(cells: int, dims: int, sharpness: float = 200.0, dtype: str = "flo
 def points(network: Network, count: int, seed: int = 0) -> npt.NDArray[np.float64]:
     rng = np.random.default_rng(seed)
     return rng.uniform(network.low, network.high, size=(count, len(network.inputs)))
+
+
+def by_every_route(network: Network, X: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+    """The network at X by NumPy's routes and by the compiled kernels."""
+    found = {route: evaluate(network, X, route) for route in ("auto", *routes(network))}
+    if fast.taped(network) is not None:
+        found["fused"] = fast.fused(network, X)
+    return {route: np.asarray(values, dtype=np.float64) for route, values in found.items()}

@@ -17,9 +17,9 @@ e^±dev of 1, dev = (max − min of Σ ln ω)/2. N is a polynomial; in y_a = (s_
     by u each: δy <= scale (s (1 − s)(u (|τ q| + |t|) + 5u) + 3u s) 1.001 + 2u reach, and it moves N by at most
     δy Σ_a Σ_k k_a |c_k| ρ 1.001.
 
-**When it is taken**: where that is at most what the certificate counts for the sums alone: for one axis
-γ_(n+8) (E|V| + |head|), for more 2 γ_(n + ΣP_a + 8A + 16) E|V|, at the best of some points of the box. Certificates
-have the supremum of that over the box, plus terms for logits and exp (`certify/rounding.py`): no certificate changes.
+**When it is taken**: where that is, at every point, at most what certificates count for the sums alone: for one axis
+γ_(n+8) E|V|, for more 2 γ_(n + ΣP_a + 8A + 16) E|V|. They count logits, exp and more besides (`certify/rounding.py`),
+so no certificate changes.
 
 Failure mode: None for other keys, for cancelling coefficients, for axes of more than MOST keys.
 """
@@ -36,12 +36,11 @@ from attnfun.fast.exp_bound import EXP_ROUNDOFFS, REACH
 from attnfun.language import precision
 from attnfun.language.enclosures import upper
 from attnfun.network.head import Array, Head
-from attnfun.network.network import Network
 
 MOST = 128
 _CELLS = 1 << 14
 _PAST = 1 + 1e-3  # how far past 1 in size y may be
-_POINTS = 64
+_MOST_GRID = 400
 _BITS = 160
 
 
@@ -55,23 +54,17 @@ class Polynomial:
     error: Array
 
 
-def polynomial(
-    network: Network, head: Head, reached: list[tuple[float, float]], seen: Array | None
-) -> Polynomial | None:
-    """The head as a polynomial, if its error is at most what every certificate counts for the head."""
+def polynomial(head: Head, reached: list[tuple[float, float]], dtype: str) -> Polynomial | None:
+    """The head as a polynomial, for queries in these ranges, if its error is at most what every certificate counts."""
     if head.keys > _CELLS or any(axis.dim != 1 or axis.keys > MOST for axis in head.axes):
         return None
     lines = [LineAxis(0, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for axis in head.axes]
     steps = [line.lattice_step for line in lines]
     if None in steps:
         return None
-    u = ROUNDOFF[network.dtype]
     with precision(_BITS):
-        found = _converted(head, lines, [float(s or 0.0) for s in steps], reached, network.dtype)
-    if found is None:
-        return None
-    allowed = _counted(network, head, seen, u)
-    return found if (found.error <= allowed).all() else None
+        found = _converted(head, lines, [float(s or 0.0) for s in steps], reached, dtype)
+    return found if found is not None and (found.error <= _counted(head, reached, ROUNDOFF[dtype])).all() else None
 
 
 def _converted(
@@ -153,24 +146,23 @@ def _contracted(values: Array, matrices: list[arb_mat]) -> list[arb]:
     return flat
 
 
-def _counted(network: Network, head: Head, seen: Array | None, u: float) -> Array:
-    """(p,) a lower bound of what every certificate counts for the sums of this head, from points of the box."""
-    if seen is None:
-        rng = np.random.default_rng(1)
-        seen = np.asarray(network.domain.probe(_POINTS, rng), dtype=np.float64)
-    tokens = seen[:_POINTS, : head.width]
-    p, whole, signed = head.outputs, np.abs(head.values), head.values
-    for axis in head.axes:
-        logits = (tokens @ axis.query.T + axis.offset) @ axis.slopes.T + axis.biases
+def _counted(head: Head, reached: list[tuple[float, float]], u: float) -> Array:
+    """(p,) what certificates count for the sums of this head, at the least, wherever its queries are.
+
+    A weight is at least e^−(Δ |q − c|) times what it is at c, Δ the spread of the slopes: a grid of c bounds E|V|.
+    """
+    whole, factor, A = np.moveaxis(np.abs(head.values), -1, 0), 1.0, len(head.axes)
+    for axis, (low, high) in zip(head.axes, reached, strict=True):
+        wide = float(np.ptp(axis.slopes)) * (high - low) / 2
+        count = max(1, math.ceil(wide * A / 0.3))
+        if count > _MOST_GRID:
+            return np.zeros(head.outputs)
+        centres = low + (high - low) * (np.arange(count) + 0.5) / count
+        logits = np.outer(centres, axis.slopes[:, 0]) + axis.biases
         terms = np.exp(logits - logits.max(axis=1, keepdims=True))
-        terms /= terms.sum(axis=1, keepdims=True)
-        if axis is head.axes[0]:
-            whole, signed = (np.tensordot(terms, v, axes=(1, 0)) for v in (whole, signed))
-        else:
-            whole, signed = (np.einsum("nj,nj...->n...", terms, v) for v in (whole, signed))
-    n, A = head.keys, len(head.axes)
-    if A == 1:
-        counted = (n + 8) * u * (whole + np.abs(signed))
-    else:
-        counted = 2 * (n + sum(head.grid) + 8 * A + 16) * u * whole
-    return np.asarray(counted.reshape(-1, p).max(axis=0) * (1 - 1e-3))
+        # the first axis of the keys is contracted; the grid's goes last, so that the next one is first then
+        whole = np.moveaxis(np.tensordot(terms / terms.sum(axis=1, keepdims=True), whole, axes=(1, 1)), 0, -1)
+        factor *= math.exp(-wide / count)
+    n = head.keys
+    units = n + 8 if A == 1 else 2 * (n + sum(head.grid) + 8 * A + 16)
+    return np.asarray(units * u * factor * whole.reshape(head.outputs, -1).min(axis=1) * (1 - 1e-3))

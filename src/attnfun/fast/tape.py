@@ -98,7 +98,7 @@ def tape_of(network: Network) -> Tape | None:
                 else:
                     to.append(rows[name])
             reached = [_reach(network, axis, None if number == 0 else seen) for axis in head.axes]
-            own.append(_head(out, network, head, reached, to, spare, None if number == 0 else seen))
+            own.append(_head(out, head, reached, to, spare))
         for name in sorted(several, key=list(rows).index):
             terms = writers[name]
             out.add(FORM, [rows[name], len(terms), *terms], [np.ones(len(terms)), 0.0])
@@ -147,15 +147,7 @@ def _reach(network: Network, axis: Axis, seen: Array | None) -> tuple[float, flo
     return low - margin, high + margin
 
 
-def _head(
-    out: _Writer,
-    network: Network,
-    head: Head,
-    reached: list[tuple[float, float]],
-    to: list[int],
-    spare: int,
-    seen: Array | None,
-) -> str:
+def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list[int], spare: int) -> str:
     """Write one head; its queries take rows from `spare` on. Returns the name of the operation."""
     dtype, p = out.dtype, head.outputs
     queries = []
@@ -173,7 +165,7 @@ def _head(
     out.rows = max(out.rows, spare)
     A, grid = len(head.axes), head.grid
     plan = local_plan(head, dtype)
-    found = polynomial(network, head, reached, seen)
+    found = polynomial(head, reached, dtype)
     prices = {"keys": 0.6 * head.keys * (1 + 0.2 * p)} if A == 1 else {"factor": 0.6 * sum(grid) + 0.1 * p * head.keys}
     if plan is not None:
         prices["window"] = sum(6.0 + 2.0 * axis.window for axis in plan.axes) + 1.5 * p * plan.cells

@@ -403,17 +403,18 @@ def _horner(z: Any, n: int, numbers: Any, w: int, out: Any, c: int) -> None:
 
 @compiled
 def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> bool:
-    """index: A, p, for each axis a query row and its count (the last one padded), then p rows to write; numbers: the
-    largest |y|, then τ, β, mid, scale and the largest |q| for each axis, then coefficients, the highest first.
+    """index: A, p, a query row for each axis, p rows to write, a count of runs, then for each run its length, a
+    multiple of four, and how many of the outer axes end with it; numbers: the largest |y|, then τ, β, mid, scale and
+    the largest |q| for each axis, then the runs of every output: coefficients of the last axis, the highest first.
 
-    rows: A − 1 inner sums, then y of each axis. False where |y| is larger than it may be.
+    rows: A − 1 inner sums, then y of each axis. False where |q| or |y| is larger than it may be.
     """
     A, p = index[at], index[at + 1]
     most, one = numbers[w], numbers.dtype.type(1)
     at += 2
     w += 1
     for a in range(A):
-        t, y = buf[index[at + 2 * a]], rows[A - 1 + a]
+        t, y = buf[index[at + a]], rows[A - 1 + a]
         tau, beta, mid, scale = numbers[w], numbers[w + 1], numbers[w + 2], numbers[w + 3]
         if not _within(t, numbers[w + 4], c):
             return False
@@ -422,33 +423,27 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
             y[q] = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
         if not _within(y, most, c):
             return False
-    last = index[at + 2 * A - 1]
-    z = rows[2 * A - 2]
-    outer = 1
-    for a in range(A - 1):
-        outer *= index[at + 2 * a + 1]
-    place = np.empty(A, np.int64)
+    at += A
+    runs, z = at + p, rows[2 * A - 2]
     for o in range(p):
-        out = buf[index[at + 2 * A + o]]
-        place[:] = 0
+        out = buf[index[at + o]]
         for a in range(A - 1):
             own = rows[a]
             for q in range(c):
                 own[q] = 0
-        for _ in range(outer):
-            _horner(z, last, numbers, w, out, c)
-            w += last
-            for a in range(A - 2, -1, -1):
-                own, y, inner = rows[a], rows[A - 1 + a], out if a == A - 2 else rows[a + 1]
+        for k in range(runs + 1, runs + 1 + 2 * index[runs], 2):
+            _horner(z, index[k], numbers, w, out, c)
+            w += index[k]
+            if A == 1:
+                break
+            own, y = rows[A - 2], rows[2 * A - 3]
+            for q in range(c):
+                own[q] = own[q] * y[q] + out[q]
+            for a in range(A - 3, A - 3 - index[k + 1], -1):
+                own, y, inner = rows[a], rows[A - 1 + a], rows[a + 1]
                 for q in range(c):
                     own[q] = own[q] * y[q] + inner[q]
-                if a < A - 2:
-                    for q in range(c):
-                        inner[q] = 0
-                place[a] += 1
-                if place[a] < index[at + 2 * a + 1]:
-                    break
-                place[a] = 0
+                    inner[q] = 0
         if A > 1:
             result = rows[0]
             for q in range(c):
@@ -460,27 +455,25 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
 def _nearest(x: Any, count: int, numbers: Any, w: int, spots: Any, c: int) -> None:
     """spots = how many edges are below x; numbers[w:] are -inf, the `count` edges, inf.
 
-    Guessed as if the edges were evenly spaced, moved by one where that is wrong, and searched for where it still is.
+    Guessed as if the edges were evenly spaced, and searched for where that is wrong.
     """
-    if count == 0:
-        for q in range(c):
-            spots[q] = 0
-        return
-    first = numbers[w + 1]
-    pace = (numbers.dtype.type(count - 1) / (numbers[w + count] - first)) if count > 1 else numbers.dtype.type(0)
-    top = numbers.dtype.type(count)
+    kind = numbers.dtype.type
+    first, zero, one, top = numbers[w + 1], kind(0), kind(1), kind(count)
+    pace = kind(count - 1) / (numbers[w + count] - first) if count > 1 else zero
     lost = 0
     for q in range(c):
-        u = (x[q] - first) * pace
-        u = u if u > 0 else numbers.dtype.type(0)
+        u = (x[q] - first) * pace + one
+        u = u if u > zero else zero
         i = np.int64(u if u < top else top)
-        i += numbers[w + i + 1] < x[q]
-        i -= numbers[w + i] >= x[q]
+        below, above = numbers[w + i], numbers[w + i + 1]
         spots[q] = i
-        lost |= not numbers[w + i] < x[q] <= numbers[w + i + 1]
+        lost |= np.int64(not below < x[q]) | np.int64(not x[q] <= above)
     if lost == 0:
         return
     for q in range(c):
+        i = spots[q]
+        if numbers[w + i] < x[q] <= numbers[w + i + 1]:
+            continue
         low, high = 0, count
         while low < high:
             middle = (low + high) >> 1
@@ -502,7 +495,7 @@ def _window(
     """
     A, p = index[at], index[at + 1]
     at += 2
-    den, spare = rows[A], rows[A + 1]
+    den, spare, zero = rows[A], rows[A + 1], numbers.dtype.type(0)
     first = A + 2
     corner, start = spots[0], spots[1]
     starts, sizes, strides = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
@@ -524,33 +517,29 @@ def _window(
             i = i if i > 0 else 0
             start[q] = i if i < far else far
             corner[q] += start[q] * strides[a]
-        # Rises are positive left of the nearest key and negative right of it: each side sums its own sign.
-        sizes[a], starts[a] = size, first
-        right = rows[first]
+        # Rises are positive left of the nearest key and negative right of it: each side sums its own sign. A row holds
+        # first the sum of those before it or its own rise, whichever is not zero.
+        sizes[a], starts[a], total, floor = size, first, rows[a], numbers[w]
         for q in range(c):
-            right[q] = 0
             spare[q] = 0
-        for o in range(size - 1):
-            own, before = rows[first + o + 1], rows[first + o]
-            for q in range(c):
-                i = start[q] + o
-                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
-                own[q] = before[q] + (rise if rise < 0 else numbers.dtype.type(0))
-        for o in range(size - 2, -1, -1):
-            own = rows[first + o]
-            for q in range(c):
-                i = start[q] + o
-                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
-                spare[q] += rise if rise > 0 else numbers.dtype.type(0)
-                own[q] -= spare[q]
-        total = rows[a]
-        for q in range(c):
             total[q] = 0
-        for o in range(size):
+        for o in range(size - 1):
             own = rows[first + o]
             for q in range(c):
-                e = numbers[w] if own[q] < numbers[w] else own[q]
-                own[q] = _exp(e)
+                i = start[q] + o
+                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
+                own[q] = spare[q] + (rise if rise > 0 else zero)
+                spare[q] += rise if rise < 0 else zero
+        own = rows[first + size - 1]
+        for q in range(c):
+            own[q] = spare[q]
+            spare[q] = 0
+        for o in range(size - 1, -1, -1):
+            own = rows[first + o]
+            for q in range(c):
+                spare[q] += own[q] if own[q] > 0 else zero
+                e = (own[q] if own[q] < 0 else zero) - spare[q]
+                own[q] = _exp(floor if e < floor else e)
                 total[q] += own[q]
         for q in range(c):
             den[q] *= total[q]

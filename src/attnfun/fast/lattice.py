@@ -21,37 +21,52 @@ e^±dev of 1, dev = (max − min of Σ ln ω)/2. N is a polynomial; in y_a = (s_
 γ_(n+8) E|V|, for more 2 γ_(n + ΣP_a + 8A + 16) E|V|. They count logits, exp and more besides (`certify/rounding.py`),
 so no certificate changes.
 
+**Fewer coefficients.** In the basis of Chebyshev's polynomials T_k most coefficients of a head that approximates
+something smooth are tiny. Those outside a set that holds with an index all lower ones are left out; the error grows by
+their sum, times max |T_k| for |y| <= reach. Such sets stay such sets in powers of y.
+
 Failure mode: None for other keys, for cancelling coefficients, for axes of more than MOST keys.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from flint import arb, arb_mat, arb_poly, fmpz
+from numpy.typing import NDArray
 
 from attnfun.certify.rounding import ROUNDOFF, gamma
 from attnfun.certify.view import LineAxis
 from attnfun.fast.exp_bound import EXP_ROUNDOFFS, REACH
 from attnfun.language import precision
 from attnfun.language.enclosures import upper
+from attnfun.language.numbers import bisected
 from attnfun.network.head import Array, Head
 
 MOST = 128
 _CELLS = 1 << 14
-_PAST = 1 + 1e-3  # how far past 1 in size y may be
+_PAST = 1 + 1e-6  # how far past 1 in size y may be
 _MOST_GRID = 400
 _BITS = 160
 
 
 @dataclass(frozen=True, eq=False)
 class Polynomial:
-    """`coefficients` (p, m_1 + 1, ..., m_A + 1), the lowest first; for each axis τ, β, mid, scale, largest |q|."""
+    """`runs`: coefficients (p, length), the highest first, along the last axis of `order`, each with how many of the
+    outer axes end with it; for each axis of `order` τ, β, mid, scale, largest |q|.
+    """
 
-    coefficients: Array
+    order: tuple[int, ...]
     constants: tuple[tuple[float, ...], ...]
+    runs: tuple[tuple[Array, int], ...]
     reach: float
     error: Array
+
+    @property
+    def size(self) -> int:
+        """Coefficients of one output."""
+        return sum(own.shape[1] for own, _ in self.runs)
 
 
 def polynomial(head: Head, reached: list[tuple[float, float]], dtype: str) -> Polynomial | None:
@@ -62,88 +77,143 @@ def polynomial(head: Head, reached: list[tuple[float, float]], dtype: str) -> Po
     steps = [line.lattice_step for line in lines]
     if None in steps:
         return None
+    order = sorted(range(len(lines)), key=lambda a: lines[a].size)  # the longest axis last
     with precision(_BITS):
-        found = _converted(head, lines, [float(s or 0.0) for s in steps], reached, dtype)
-    return found if found is not None and (found.error <= _counted(head, reached, ROUNDOFF[dtype])).all() else None
+        sides = []
+        for a in order:
+            side = _side(lines[a], float(steps[a] or 0.0), *reached[a], dtype)
+            if side is None:
+                return None
+            sides.append(side)
+        return _covered(head, order, sides, _counted(head, reached, ROUNDOFF[dtype]), dtype)
 
 
-def _converted(
-    head: Head, lines: list[LineAxis], steps: list[float], reached: list[tuple[float, float]], dtype: str
-) -> Polynomial | None:
-    u, kind = ROUNDOFF[dtype], np.dtype(dtype)
-    constants, matrices, moved, deviation = [], [], [], 0.0
-    slips = []
-    for line, tau, (low, high) in zip(lines, steps, reached, strict=True):
-        m = line.size - 1
-        logs = [float(np.log(float(fmpz.bin_uiui(m, j)))) for j in range(m + 1)]
-        own = line.biases - np.array(logs)
-        beta = float(kind.type((own[-1] - own[0]) / m))
-        ends = [1 / (1 + math.exp(-min(max(tau * q + beta, -500.0), 500.0))) for q in (low, high)]
-        half = (ends[1] - ends[0]) / 2
-        if not half > 1e-6:
-            return None
-        mid, scale = float(kind.type((ends[0] + ends[1]) / 2)), float(kind.type(1 / half))
-        weights = [(arb(float(b)) - arb(fmpz.bin_uiui(m, j)).log() - arb(beta) * j) for j, b in enumerate(line.biases)]
-        middle = weights[m // 2]
-        weights = [w - middle for w in weights]
-        sizes = [upper(abs(w)) for w in weights]
-        deviation += max(sizes)
-        moved.append([w.exp() for w in weights])
-        s, other = arb_poly([arb(mid), 1 / arb(scale)]), arb_poly([1 - arb(mid), -1 / arb(scale)])
-        rows = []
-        for j in range(m + 1):
-            poly = (s**j) * (other ** (m - j)) * arb(fmpz.bin_uiui(m, j)) * moved[-1][j]
-            rows.append([poly[k] for k in range(m + 1)])
-        matrices.append(arb_mat(rows).transpose())
-        far = max(abs(low), abs(high)) * 1.001
-        constants.append((tau, beta, mid, scale, float(kind.type(far))))
-        t = np.linspace(beta - tau * far, beta + tau * far, 513)
-        step = float(t[1] - t[0])
-        if not (max(-t[0], t[-1]) < REACH[dtype] and step < 0.5):
-            return None
-        sigma = 1 / (1 + np.exp(-t))
-        # s(1 − s) and s change by less than a factor e^step within a step
-        slope = sigma * (1 - sigma) * (u * (np.abs(t - beta) + np.abs(t) + 2 * step) + (EXP_ROUNDOFFS + 1) * u)
-        slip = scale * float((slope + 3 * u * sigma).max()) * math.exp(step) * 1.001 + 2 * u * _PAST
-        slips.append(slip)
+@dataclass(frozen=True)
+class _Side:
+    """One axis: τ, β, mid, scale, largest |q|; weights to Chebyshev coefficients; how far ln ω and y may be off."""
+
+    constants: tuple[float, ...]
+    matrix: arb_mat
+    deviation: float
+    slip: float
+
+
+def _side(line: LineAxis, tau: float, low: float, high: float, dtype: str) -> _Side | None:
+    u, kind, m = ROUNDOFF[dtype], np.dtype(dtype), line.size - 1
+    binomials = [arb(fmpz.bin_uiui(m, j)) for j in range(m + 1)]
+    own = line.biases - np.array([float(b.log()) for b in binomials])
+    beta = float(kind.type((own[-1] - own[0]) / m))
+    ends = [1 / (1 + math.exp(-min(max(tau * q + beta, -500.0), 500.0))) for q in (low, high)]
+    half, far = (ends[1] - ends[0]) / 2, float(kind.type(max(abs(low), abs(high)) * (1 + 1e-5)))
+    t = np.linspace(beta - tau * far, beta + tau * far, 513)
+    step = float(t[1] - t[0])
+    if not (half > 1e-6 and max(-t[0], t[-1]) < REACH[dtype] and step < 0.5):
+        return None
+    mid, scale = float(kind.type((ends[0] + ends[1]) / 2)), float(kind.type(1 / half))
+    logs = [arb(float(b)) - c.log() - arb(beta) * j for j, (b, c) in enumerate(zip(line.biases, binomials))]
+    logs = [one - logs[m // 2] for one in logs]
+    s, rest = arb_poly([arb(mid), 1 / arb(scale)]), arb_poly([1 - arb(mid), -1 / arb(scale)])
+    columns = []
+    for j, (own_log, binomial) in enumerate(zip(logs, binomials, strict=True)):
+        poly = s**j * rest ** (m - j) * (binomial * own_log.exp())
+        columns.append([poly[k] for k in range(m + 1)])
+    matrix = _to_chebyshev(m) * arb_mat(columns).transpose()
+    sigma = 1 / (1 + np.exp(-t))
+    # s(1 − s) and s change by less than a factor e^step within a step
+    slope = sigma * (1 - sigma) * (u * (np.abs(t - beta) + np.abs(t) + 2 * step) + (EXP_ROUNDOFFS + 1) * u)
+    slip = scale * float((slope + 3 * u * sigma).max()) * math.exp(step) * 1.001 + 2 * u * _PAST
+    return _Side((tau, beta, mid, scale, far), matrix, max(upper(abs(one)) for one in logs), slip)
+
+
+def _covered(head: Head, order: list[int], sides: list[_Side], allowed: Array, dtype: str) -> Polynomial | None:
+    """The polynomial of the fewest coefficients whose error is allowed."""
+    p, u, kind = head.outputs, ROUNDOFF[dtype], np.dtype(dtype)
+    sizes = [head.grid[a] for a in order]
+    degrees = [n - 1 for n in sizes]
+    values = np.transpose(head.values, (len(order), *order))
+    deviation = sum(side.deviation for side in sides)
     if not deviation < 1e-3:
         return None
-    coefficients = _contracted(head.values, matrices)
-    p = head.outputs
-    shape = (p, *head.grid)
-    stored, doubt = np.empty(shape), np.empty(shape)
-    for place, ball in zip(np.ndindex(shape), coefficients, strict=True):
-        stored[place] = float(kind.type(float(ball.mid())))
-        doubt[place] = upper(abs(ball - arb(float(stored[place]))))
-    degrees = [n - 1 for n in head.grid]
+    waves = _contracted([arb(float(v)) for v in values.ravel()], p, sizes, [side.matrix for side in sides])
+    largest = np.array([upper(abs(c)) for c in waves]).reshape(p, *sizes)
     rho = _PAST ** sum(degrees) * 1.001
-    size = np.abs(stored).reshape(p, -1).sum(axis=1)
+    past = math.prod(math.cosh(m * math.acosh(_PAST)) for m in degrees) * 1.001  # |T_k| for |y| <= _PAST
     flat = np.abs(head.values.reshape(-1, p)).max(axis=0)
-    steps_in_all = 2 * sum(degrees) + 2 * len(degrees) + 2
-    error = np.minimum(flat, size * rho) * math.expm1(deviation) * 1.001
-    error = error + doubt.reshape(p, -1).sum(axis=1) * rho
-    error = error + gamma(steps_in_all, u) * size * rho
-    for a, slip in enumerate(slips):
-        powers = np.arange(head.grid[a]).reshape([-1 if i == a + 1 else 1 for i in range(len(shape))])
-        error = error + slip * (np.abs(stored) * powers).reshape(p, -1).sum(axis=1) * rho * 1.001
-    if not np.isfinite(error).all() or not np.isfinite(stored.astype(kind)).all():
-        return None
-    return Polynomial(stored, tuple(constants), _PAST, error * (1 + 1e-9))
+    # about what remains when all are kept; the true error is added up below
+    fixed = flat * math.expm1(deviation) * 1.001
+    for share in (0.7, 0.3, 0.0):
+        kept = _kept(largest, share * allowed)
+        dropped = np.where(kept, 0.0, largest).reshape(p, -1).sum(axis=1) * past
+        chosen = [c if keep else arb(0) for c, keep in zip(waves, np.broadcast_to(kept, largest.shape).ravel())]
+        powers = _contracted(chosen, p, sizes, [_of_chebyshev(m) for m in degrees])
+        stored = np.array([float(kind.type(float(c.mid()))) for c in powers]).reshape(p, *sizes)
+        doubt = np.array([upper(abs(c - arb(float(v)))) for c, v in zip(powers, stored.ravel(), strict=True)])
+        size = np.abs(stored)
+        error = fixed + dropped + doubt.reshape(p, -1).sum(axis=1) * rho
+        error = error + gamma(2 * sum(degrees) + 2 * len(degrees) + 2, u) * size.reshape(p, -1).sum(axis=1) * rho
+        for a, side in enumerate(sides):
+            weight = size * np.arange(sizes[a]).reshape([-1 if k == a + 1 else 1 for k in range(len(sizes) + 1)])
+            error = error + side.slip * weight.reshape(p, -1).sum(axis=1) * rho * 1.001
+        if np.isfinite(stored.astype(kind)).all() and (error * (1 + 1e-9) <= allowed).all():
+            runs = tuple(_runs(stored, kept))
+            return Polynomial(tuple(order), tuple(side.constants for side in sides), runs, _PAST, error * (1 + 1e-9))
+    return None
 
 
-def _contracted(values: Array, matrices: list[arb_mat]) -> list[arb]:
-    """Every matrix applied along its axis of `values` (P_1, …, P_A, p); flat, the outputs first."""
-    flat = [arb(float(v)) for v in np.moveaxis(values, -1, 0).ravel()]
-    p, sizes = values.shape[-1], list(values.shape[:-1])
+def _kept(largest: Array, room: Array) -> NDArray[np.bool_]:
+    """Which coefficients are kept: a set that holds with an index all lower ones; the others sum to `room` at most."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = (largest / room.reshape(-1, *[1] * (largest.ndim - 1))).max(axis=0)
+    size = np.where(np.isnan(size), np.inf, size)
+    for a in range(size.ndim):
+        size = np.flip(np.maximum.accumulate(np.flip(size, a), axis=a), a)
+    levels = np.unique(size)
+    best = bisected(-1, len(levels), lambda k: not _fits(largest, size > levels[k], room)) - 1
+    return np.asarray(size > levels[best] if best >= 0 else np.ones(size.shape, dtype=bool))
+
+
+def _fits(largest: Array, kept: NDArray[np.bool_], room: Array) -> bool:
+    """At least one is kept, and the sum of the others is within `room`."""
+    gone = np.where(kept, 0.0, largest).reshape(len(room), -1).sum(axis=1)
+    return bool(kept.flat[0] and (gone <= room).all())
+
+
+def _runs(stored: Array, kept: NDArray[np.bool_]) -> Iterator[tuple[Array, int]]:
+    """Along the last axis, the outer places from the last one down; lengths are filled up to a multiple of four."""
+    outer = kept.shape[:-1]
+    for place in reversed(list(np.ndindex(outer))):
+        length = int(kept[place].sum())
+        if length == 0:
+            continue
+        own = np.zeros((len(stored), 4 * math.ceil(length / 4)))
+        own[:, -length:] = stored[(slice(None), *place)][:, length - 1 :: -1]
+        ends = next((k for k, i in enumerate(reversed(place)) if i > 0), len(place) - 1) if place else 0
+        yield own, min(ends, max(len(outer) - 1, 0))
+
+
+def _contracted(flat: list[arb], p: int, sizes: list[int], matrices: list[arb_mat]) -> list[arb]:
+    """Every matrix applied along its axis of an array (p, *sizes), given and returned flat."""
     # The last axis is contracted and comes to the front of the others; after all of them the order is as before.
     for matrix in reversed(matrices):
-        n = matrix.ncols()
-        rest = len(flat) // (p * n)
-        block = arb_mat(p * rest, n, flat) * matrix.transpose()
-        entries = block.entries()
+        n, rest = matrix.ncols(), len(flat) // (p * matrix.ncols())
+        entries = (arb_mat(p * rest, n, flat) * matrix.transpose()).entries()
         flat = [entries[(o * rest + i) * n + k] for o in range(p) for k in range(n) for i in range(rest)]
-    assert math.prod(sizes) * p == len(flat)
+    assert len(flat) == p * math.prod(sizes)
     return flat
+
+
+def _of_chebyshev(m: int) -> arb_mat:
+    """Chebyshev coefficients → coefficients of powers, up to degree m: whole numbers."""
+    before, own, columns = [1], [0, 1], [[1], [0, 1]]
+    for _ in range(m - 1):
+        twice = [0, *(2 * c for c in own)]
+        before, own = own, [c - (before[k] if k < len(before) else 0) for k, c in enumerate(twice)]
+        columns.append(own)
+    return arb_mat([[c[k] if k < len(c) else 0 for c in columns[: m + 1]] for k in range(m + 1)])
+
+
+def _to_chebyshev(m: int) -> arb_mat:
+    return arb_mat(_of_chebyshev(m).inv())
 
 
 def _counted(head: Head, reached: list[tuple[float, float]], u: float) -> Array:

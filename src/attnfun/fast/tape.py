@@ -12,7 +12,8 @@ Failure mode: None for networks of ReLU units, and for more rows than fit in a c
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,12 +35,13 @@ _SEEN = 256  # points that show where the queries of deeper layers lie
 @dataclass(frozen=True, eq=False)
 class Tape:
     """`arguments` of the kernel: operations, indices, numbers, table, shape, rows of the results; `block` points at a
-    time; `routes` says by layer and head which operation was taken.
+    time; `routes` says by layer and head which operation was taken; `work`: what a point costs, counted.
     """
 
     arguments: tuple[AnyArray, ...]
     block: int
     routes: tuple[tuple[str, ...], ...]
+    work: Mapping[str, int]
 
 
 @dataclass
@@ -53,9 +55,13 @@ class _Writer:
     cells: int = 0
     rows: int = 0
     scratch: int = 0
+    work: Counter[str] = field(default_factory=Counter)
 
-    def add(self, code: int, index: Sequence[int], numbers: Sequence[Any], scratch: int = 0, other: int = 0) -> None:
+    def add(
+        self, code: int, index: Sequence[int], numbers: Sequence[Any], scratch: int = 0, other: int = 0, **work: int
+    ) -> None:
         self.ops.append((code, len(self.index), self.count, other))
+        self.work.update(work)
         self.index += [int(i) for i in index]
         for part in numbers:
             flat = np.atleast_1d(np.asarray(part, dtype=np.float64)).ravel()
@@ -65,7 +71,7 @@ class _Writer:
 
     def form(self, row: Array, offset: float, dst: int) -> None:
         used = np.flatnonzero(row)
-        self.add(FORM, [dst, len(used), *used], [row[used], offset])
+        self.add(FORM, [dst, len(used), *used], [row[used], offset], flops=2 * len(used) + 1)
 
     def table(self, values: Array) -> int:
         start = self.cells
@@ -124,7 +130,7 @@ def tape_of(network: Network) -> Tape | None:
         np.array([out.rows, max(out.scratch, 1), size], dtype=np.int64),
         np.array(results, dtype=np.int64),
     )
-    return Tape(arguments, size, tuple(routes))
+    return Tape(arguments, size, tuple(routes), dict(out.work))
 
 
 def _seen(network: Network) -> Array:
@@ -170,7 +176,7 @@ def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list
     if plan is not None:
         prices["window"] = sum(6.0 + 2.0 * axis.window for axis in plan.axes) + 1.5 * p * plan.cells
     if found is not None:
-        prices["lattice"] = 2.0 * A + 0.07 * found.coefficients.size
+        prices["lattice"] = 2.0 * A + 0.07 * p * found.size
     name = min(prices, key=lambda k: prices[k])
     if name == "window":
         assert plan is not None
@@ -183,14 +189,16 @@ def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list
         n, r = axis.slopes.shape
         limits = _limits(head, dtype)[0]
         numbers = [-FAR[dtype], limits, axis.slopes, axis.biases, head.values]
-        out.add(KEYS, [n, r, p, *queries[0], *to], numbers, 3)
+        flops = n * (2 * r + 2 * p + 1)
+        out.add(KEYS, [n, r, p, *queries[0], *to], numbers, 3, exps=n, divisions=p, flops=flops)
     else:
         index, numbers = [A, p], []
         for axis, rows, limits in zip(head.axes, queries, _limits(head, dtype), strict=True):
             index += [*axis.slopes.shape, *rows]
             numbers += [-FAR[dtype], limits, axis.slopes, axis.biases]
         values = np.moveaxis(head.values, -1, 0)
-        out.add(FACTOR, [*index, *to], [*numbers, values], A + 1 + sum(n + 2 for n in grid))
+        work = {"exps": sum(grid), "divisions": p, "flops": 2 * p * head.keys + 3 * sum(grid)}
+        out.add(FACTOR, [*index, *to], [*numbers, values], A + 1 + sum(n + 2 for n in grid), **work)
     return name
 
 
@@ -217,19 +225,16 @@ def _window(out: _Writer, head: Head, plan: LocalPlan, queries: list[list[int]],
         index += [rows[0], axis.keys, local.window, local.radius]
         numbers += [-np.inf, local.breakpoints, np.inf, local.steps, -FAR[out.dtype]]
     scratch = len(head.axes) + 2 + sum(axis.window for axis in plan.axes)
-    out.add(WINDOW, [*index, *to], numbers, scratch, out.table(head.values))
+    exps = sum(axis.window for axis in plan.axes)
+    work = {"exps": exps, "divisions": head.outputs, "flops": 2 * plan.cells * head.outputs + 8 * exps}
+    out.add(WINDOW, [*index, *to], numbers, scratch, out.table(head.values), gathers=plan.cells * head.outputs, **work)
 
 
 def _lattice(out: _Writer, found: Polynomial, queries: list[list[int]], to: list[int]) -> None:
-    *outer, n = found.coefficients.shape[1:]
-    padded = n if n <= 4 else 8 * math.ceil((n - 4) / 8) + 4
-    padded = min(padded, 8 * math.ceil(n / 8)) if n > 4 else 4
-    shape = (len(to), *outer, padded)
-    coefficients = np.zeros(shape)
-    coefficients[..., padded - n :] = np.flip(found.coefficients, axis=tuple(range(1, 1 + len(outer) + 1)))
-    index = [len(queries), len(to)]
-    numbers: list[Any] = [found.reach]
-    for rows, size, constants in zip(queries, (*outer, padded), found.constants, strict=True):
-        index += [rows[0], size]
-        numbers.append(np.array(constants))
-    out.add(LATTICE, [*index, *to], [*numbers, coefficients], 2 * len(queries) - 1)
+    A, p = len(queries), len(to)
+    runs = [number for own, ends in found.runs for number in (own.shape[1], ends)]
+    index = [A, p, *(queries[a][0] for a in found.order), *to, len(found.runs), *runs]
+    coefficients = [own[k] for k in range(p) for own, _ in found.runs]
+    numbers = [found.reach, *(np.array(own) for own in found.constants), *coefficients]
+    work = {"exps": A, "divisions": A, "flops": 2 * p * (found.size + len(found.runs)) + 4 * A}
+    out.add(LATTICE, index, numbers, 2 * A - 1, **work)

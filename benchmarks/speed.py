@@ -1,0 +1,203 @@
+"""`make bench-speed`: evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run.
+
+One thread each. Every row takes the best of interleaved rounds: kernel, NumPy's route, the other way, and so on. The
+roofline of a row is the least time for its counted work: exps at the rate of a vectorised exp, operations at the rate
+of a matrix product on one core, divisions and gathers at rates of their own, bytes at the rate of a copy; all are
+measured between the rounds of that row.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.interpolate import RegularGridInterpolator
+from threadpoolctl import threadpool_limits
+
+import attnfun as af
+from attnfun import fast
+from attnfun.fast import kernels
+from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
+from bench import Row, asked, table
+from table import GRAVITY, GRAVITY_BOX, LINE, SQUARE, SUM
+
+ROUNDS, SECONDS = 12, 0.02  # of a row; least time of one measurement
+CUBE = "x=-1:1;y=-1:1;z=-1:1"
+Array = Any
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, and the other way of computing it that its figure is about: "sdpa", or a formula of the columns."""
+
+    name: str
+    build: Callable[[str], Network]
+    points: int
+    formula: Callable[..., Array] | None = None
+    nearest: bool = False
+    module: bool = True
+    dtypes: tuple[str, ...] = ("float64", "float32")
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def compiled(target: str, domain: str, eps: float, method: str) -> Callable[[str], Network]:
+    """By `compile`; for float32 the same weights, rounded, which is what speed needs."""
+
+    def build(dtype: str) -> Network:
+        return narrowed(af.compile(target, domain, eps=eps, method=method).network, dtype)
+
+    return build
+
+
+def narrowed(network: Network, dtype: str) -> Network:
+    if dtype == network.dtype:
+        return network
+
+    def head(given: Head) -> Head:
+        axes = tuple(Axis(*(rounded(array, dtype) for array in axis.arrays.values())) for axis in given.axes)
+        return Head(given.name, axes, rounded(given.values, dtype), given.writes, given.key_names)
+
+    layers = tuple(Layer(tuple(head(h) for h in layer.attention)) for layer in network.layers)
+    ends = (rounded(network.readout, dtype), rounded(network.readout_bias, dtype))
+    return Network(network.inputs, layers, *ends, network.outputs, network.box, dtype)
+
+
+def cells(side: int, sharpness: float = 40.0) -> Callable[[str], Network]:
+    """A partition of [-1, 1]² into side² cells, which nobody proves: sin 3x + cos 2y at the centres."""
+
+    def build(dtype: str) -> Network:
+        h = 2.0 / side
+        centres = rounded(-1 + h * (np.arange(side) + 0.5), dtype)
+        beta, axes = sharpness / h**2, []
+        for k in range(2):
+            query = np.zeros((1, 2))
+            query[0, k] = 1.0
+            slopes, biases = rounded(2 * beta * centres[:, None], dtype), rounded(-beta * centres**2, dtype)
+            axes.append(Axis(query, np.zeros(1), slopes, biases))
+        values = rounded(np.sin(3 * centres)[:, None] + np.cos(2 * centres), dtype)[..., None]
+        head = Head("partition", tuple(axes), values, ("f",), "cell {0}, {1}")
+        return Network(
+            ("x", "y"),
+            (Layer((head,)),),
+            np.array([[0.0, 0.0, 1.0]]),
+            np.zeros(1),
+            ("f",),
+            (-np.ones(2), np.ones(2)),
+            dtype,
+        )
+
+    return build
+
+
+def gravity(G: Array, m1: Array, m2: Array, x1: Array, x2: Array, y1: Array, y2: Array, z1: Array, z2: Array) -> Array:
+    return G * m1 * m2 / ((x2 - x1) ** 2 + (y2 - y1) ** 2 + (z2 - z1) ** 2)
+
+
+def waves(x: Array, y: Array) -> Array:
+    return np.sin(3 * x) + np.cos(2 * y) * np.exp(x * y)
+
+
+CASES = (
+    Case("one head, 1 variable (bernstein)", compiled("sin(3*x)", LINE, 1e-6, "bernstein"), 25_600),
+    Case("one head, 2 variables (bernstein)", compiled(SUM, SQUARE, 1e-6, "bernstein"), 25_600),
+    Case("one head, 3 variables (bernstein)", compiled("sin(2*x)*cos(y+z)+exp(x*y*z)", CUBE, 1e-6, "bernstein"), 1_024),
+    Case("tangent, 10 keys", compiled("exp(-x)", "x=0:8", 1e-3, "tangent"), 25_600),
+    Case("composed: the 2-D demo", compiled(SUM, SQUARE, 1e-6, "compose"), 25_600, waves),
+    Case("composed: Feynman I.9.18", compiled(GRAVITY, GRAVITY_BOX, 1e-6, "compose"), 25_600, gravity),
+    Case("partition, 127² cells", cells(127), 25_600, nearest=True, module=False),
+    Case("partition, 10⁶ cells", cells(1_000), 25_600, nearest=True, module=False),
+    Case("partition, 10⁸ cells", cells(10_000), 25_600, nearest=True, module=False, dtypes=("float32",)),
+)
+
+
+def best(*ways: Callable[[], Any]) -> list[float]:
+    """Seconds of one call of each: the shortest call of rounds in turns."""
+    found = [np.inf] * len(ways)
+    for way in ways:
+        way()
+    for _ in range(ROUNDS):
+        for k, way in enumerate(ways):
+            end = time.perf_counter() + SECONDS
+            while True:
+                begun = time.perf_counter()
+                way()
+                done = time.perf_counter()
+                found[k] = min(found[k], done - begun)
+                if done > end:
+                    break
+    return found
+
+
+def rates(dtype: str) -> dict[str, Callable[[], Any]]:
+    """Ways to measure what one core can do, each of `UNITS` pieces of work."""
+    rng, kind = np.random.default_rng(0), np.dtype(dtype)
+    x, out = rng.uniform(-3, 3, 1 << 13).astype(kind), np.empty(1 << 13, kind)
+    a, b = rng.normal(size=(384, 384)).astype(kind), np.ones(1 << 13, kind) + x * x
+    return {"exps": lambda: kernels.exps(x, out), "flops": lambda: a @ a, "divisions": lambda: np.divide(x, b, out=out)}
+
+
+UNITS = {"exps": 1 << 13, "flops": 2 * 384**3, "divisions": 1 << 13}
+
+
+def rows() -> Iterator[Row]:
+    for case in CASES:
+        for dtype in case.dtypes:
+            yield row(case, dtype)
+
+
+def row(case: Case, dtype: str) -> Row:
+    network = case.build(dtype)
+    rng, n = np.random.default_rng(0), case.points
+    X = rng.uniform(network.low, network.high, size=(n, len(network.inputs))).astype(dtype)
+    tape = fast.taped(network)
+    few = X[: max(1, min(n, 10_000_000 // network.cost.keys))]
+    ways: dict[str, Callable[[], Any]] = {"kernel": lambda: fast.play(network, tape, X)}
+    ways["numpy"] = lambda: evaluate(network, few)
+    if case.module:
+        module, tokens = network.to_torch(dtype, outside="allow"), torch.tensor(few)
+        ways["sdpa"] = lambda: module(tokens)
+    if case.formula is not None:
+        columns, formula = np.ascontiguousarray(X.T), case.formula
+        ways["formula"] = lambda: formula(*columns)
+    gathered = tape.work.get("gathers", 0)
+    if case.nearest:
+        head = network.heads[0]
+        flat = head.values[..., 0].astype(dtype)
+        ends = [np.linspace(-1 + 1 / m, 1 - 1 / m, m).astype(dtype) for m in head.grid]
+        other = RegularGridInterpolator(ends, flat, "nearest", bounds_error=False, fill_value=None)
+        ways["scipy"] = lambda: other(X)
+        spots = rng.integers(0, flat.size, n)
+        taken = flat.ravel()
+        ways["gathers"] = lambda: taken.take(spots)
+    limits = rates(dtype)
+    with torch.inference_mode():
+        seconds = dict(zip((*ways, *limits), best(*ways.values(), *limits.values()), strict=True))
+    point = {
+        name: s / (n if name in ("kernel", "formula", "scipy", "gathers") else len(few)) for name, s in seconds.items()
+    }
+    unit = {name: seconds[name] / UNITS[name] for name in limits}
+    roofline = sum(tape.work.get(name, 0) * unit[name] for name in limits)
+    if gathered:  # the cells of one row of the window lie together: as many places as rows
+        roofline += point["gathers"] * len({1}) * tape.work["gathers"] / max(1, round(gathered**0.5))
+    taken_by = ", ".join(sorted({route for layer in tape.routes for route in layer}))
+    result: Row = {"case": case.name, "dtype": dtype, "keys": network.cost.keys, "by": taken_by}
+    result |= {"ns a point": 1e9 * point["kernel"], "× NumPy's routes": point["numpy"] / point["kernel"]}
+    result["× torch SDPA"] = point["sdpa"] / point["kernel"] if case.module else None
+    result["× NumPy's formula"] = point["formula"] / point["kernel"] if case.formula else None
+    result["× SciPy nearest"] = point["scipy"] / point["kernel"] if case.nearest else None
+    result["of the roofline"] = roofline / point["kernel"]
+    return result
+
+
+def main() -> int:
+    options = asked(__doc__)
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        return table(options, rows())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

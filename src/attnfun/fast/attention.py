@@ -28,7 +28,7 @@ from attnfun.fast.kernels import _FLAGS, _INLINE, _exp
 from attnfun.network.head import AnyArray
 
 GROUP = 64
-LANES = 128
+LANES = 256
 
 
 def _part(x: Any, a: int, b: int) -> Any:

@@ -1,6 +1,6 @@
 """Networks on tokens, gathers and tables by the compiled kernel of attention (`attention.py`).
 
-Lanes are the tokens of one sequence, which share their keys; or for short ones sequences, as many as LANES at a time;
+Lanes are the tokens of one sequence, which share their keys; or for short ones sequences, BATCH at a time;
 or for a table its keys, every LANES-th of them in one lane. Linear maps are products of BLAS on a few sequences at a
 time, so that what they make stays in a cache. No array has tokens × tokens entries.
 """
@@ -18,6 +18,7 @@ from attnfun.network.head import AnyArray, once_per_dtype
 from attnfun.network.tokens import OnTokens, TokenLayer
 
 FEWEST = 24  # tokens that are lanes; of shorter sequences the sequences are
+BATCH = 128  # of them at a time
 
 
 def split(threads: int, count: int, part: Callable[[int, int], Any]) -> list[Any]:
@@ -82,7 +83,7 @@ def tokens(network: OnTokens, given: AnyArray, threads: int) -> AnyArray:
     readout = np.ascontiguousarray(plain.readout.T, dtype=plain.dtype)
     out = np.empty((batch, n, len(readout)), dtype=plain.dtype)
     shared = n >= FEWEST
-    step = 1 if shared else LANES
+    step = 1 if shared else BATCH
     within = threads if batch <= step * threads and shared else 1
 
     def part(first: int, last: int) -> None:

@@ -322,7 +322,8 @@ def attention_terms(head: TokenHead, Z: AnyArray, first: int = 0) -> AnyArray:
     tokens from `first` on.
     """
     logits = (Z[:, first:] @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
-    return np.exp(logits - logits.max(axis=2, keepdims=True))  # type: ignore[no-any-return]
+    logits -= logits.max(axis=2, keepdims=True)
+    return np.exp(logits, out=logits)  # type: ignore[no-any-return]
 
 
 def widened(tokens: Array, width: int) -> Array:

@@ -89,7 +89,8 @@ class GatherHead(Matrices):
         if self.scores is not None:
             logits = logits + self.scores.astype(Z.dtype)
         logits = np.broadcast_to(logits, (len(Z), Z.shape[1], Z.shape[1]))
-        return np.asarray(np.exp(logits - logits.max(axis=2, keepdims=True)))
+        logits = logits - logits.max(axis=2, keepdims=True)
+        return np.asarray(np.exp(logits, out=logits))
 
     def run(self, Z: AnyArray) -> AnyArray:
         """(batch, n, width) -> (batch, n, p)."""

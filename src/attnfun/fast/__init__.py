@@ -1,8 +1,9 @@
 """Fused evaluation: a whole network on block after block of points by one compiled kernel (extra `fast`: numba).
 
-A model's call takes it for parts that are work for WORTH exps or more (keys × points), if numba is there. The environment variable ATTNFUN_FAST=0
-switches it off, ATTNFUN_FAST=1 takes it for every call and asks for numba. Which calls take it depends on the call
-alone, so the same call gives the same bits. Searches and proofs never take it: they compute alike with and without.
+A model's call takes it if numba is there, for those of its parts (`network/playing.py`) that are work for WORTH exps or
+more: keys × points. The environment variable ATTNFUN_FAST=0 switches it off, ATTNFUN_FAST=1 takes it for every part and
+asks for numba. Which parts take it depends on the call alone, so the same call gives the same bits. Searches and proofs
+never take it: they compute alike with and without.
 """
 
 import os
@@ -54,7 +55,8 @@ def run(weights: Any, arrays: tuple[Any, ...], threads: int = 1) -> AnyArray:
         if name not in PLAYERS or _OFF.get() or not _taken(work):
             return None
         module, _, function = PLAYERS[name].partition(":")
-        found: AnyArray | None = getattr(import_module(module), function)(*arguments, count)
+        with playing(None):  # whatever it evaluates itself, it evaluates by NumPy
+            found: AnyArray | None = getattr(import_module(module), function)(*arguments, count)
         return found
 
     with playing(player):
@@ -133,8 +135,7 @@ def play(network: Network, tape: Any, X: AnyArray, threads: int = 1) -> AnyArray
         ends = [len(missed) * k // threads for k in range(threads + 1)]
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(part, ends[:-1], ends[1:]))
-    with off():
-        for k in np.flatnonzero(missed):
-            own = slice(k * block, (k + 1) * block)
-            out[own] = evaluate(network, given[own])
+    for k in np.flatnonzero(missed):
+        own = slice(k * block, (k + 1) * block)
+        out[own] = evaluate(network, given[own])
     return out

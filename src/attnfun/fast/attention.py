@@ -1,19 +1,20 @@
 """The compiled kernel of attention over given tokens and over tables: softmax(Q K^T + S) V, never a matrix in memory.
 
-Every lane is a softmax of its own: the tokens of one sequence, which share their keys (K and V of two dimensions), or
-sequences that each have their own (of three, the lanes last). One lane may also hold a part of the keys of a table;
-then the parts are merged (`merged`). Keys pass in groups of GROUP: logits, their largest, exp, sums.
+Every lane is a softmax of its own. Lanes share their keys (K and V of two dimensions: the tokens of one sequence), or
+each has its own (of three, the lanes last: sequences side by side, or the parts of a long table, which `tokens.table`
+puts together). Keys pass in groups of GROUP: logits, their largest, exp, sums.
 
-**Counted operations** of one lane, in the dtype, roundoff u, whatever `contract` makes of `a*b + c`: a logit is r
+**Counted operations** of a lane, in the dtype, roundoff u, whatever `contract` makes of `a*b + c`: a logit is r
 products, their sum and S_ij, in some order; the running maximum of the groups so far is subtracted; one exp; products
 with the values; sums in some order. Where the maximum rises, the sums so far are multiplied by one exp: once a group at
-most, so once for every further 64 keys. `merged` multiplies the sums of a part by one exp more, where there are at
-least 128 keys and a part has at most a quarter of them. One division at the end.
+most, so once for every further 64 keys. One division at the end. Parts of a table are multiplied by one exp more; they
+are LANES or more, of n/LANES keys each, or of one key, whose own exp is exp(0) = 1 exactly: so the exps of a term are
+1 + n/64 at most here too.
 
-That is what `certify/rounding.py` counts in its steps 2 to 5 (exp by `exp_bound.py`), and what the proofs of sequences,
-in-context networks, tables and single heads count by `kernel_move`. exp(0) is 1 exactly. A term FAR below the largest
-is 0 exactly, as those proofs allow: where true terms underflow it is 0, and what else vanishes, e^-FAR of the mass a
-key, is below what exp has to spare (4u of at least 8u).
+That is what steps 2 to 5 of `certify/rounding.py` count, and the proofs of sequences, sets, tables, in-context networks
+and single heads by its `kernel_move`. Our exp is within 4u (`exp_bound.py`); they count 8u or more. A term FAR below
+the largest is 0 exactly. Where a true term underflows the dtype that is what they suppose; all others that vanish have
+e^-FAR of the mass each, which is less than the 4u that exp has to spare.
 """
 
 from functools import lru_cache
@@ -23,9 +24,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from attnfun.certify.rounding import FAR
 from attnfun.fast.kernels import _FLAGS, _INLINE, _exp
-from attnfun.network.head import AnyArray
 
 GROUP = 64
 LANES = 256
@@ -51,64 +50,49 @@ def _lane_of_type(x, q):  # type: ignore[no-untyped-def]
 
 
 @njit(**_INLINE)  # type: ignore[untyped-decorator]
-def _four(Q: Any, K: Any, i: int, k: int, at: Any, a: int, b: int, s: Any, fresh: bool) -> None:
-    """Coordinates k and k + 1 of the logits of four keys, added to what is there unless they are the first."""
-    (j0, j1, j2, j3), (s0, s1, s2, s3) = at, s
-    x, y = Q[i, k, a:b], Q[i, k + 1, a:b]
-    u0, u1, u2, u3 = _part(K[j0, k], a, b), _part(K[j1, k], a, b), _part(K[j2, k], a, b), _part(K[j3, k], a, b)
-    k += 1
-    w0, w1, w2, w3 = _part(K[j0, k], a, b), _part(K[j1, k], a, b), _part(K[j2, k], a, b), _part(K[j3, k], a, b)
-    if fresh:
-        for q in range(b - a):
-            s0[q] = x[q] * _lane(u0, q) + y[q] * _lane(w0, q)
-            s1[q] = x[q] * _lane(u1, q) + y[q] * _lane(w1, q)
-            s2[q] = x[q] * _lane(u2, q) + y[q] * _lane(w2, q)
-            s3[q] = x[q] * _lane(u3, q) + y[q] * _lane(w3, q)
-    else:
-        for q in range(b - a):
-            s0[q] += x[q] * _lane(u0, q) + y[q] * _lane(w0, q)
-            s1[q] += x[q] * _lane(u1, q) + y[q] * _lane(w1, q)
-            s2[q] += x[q] * _lane(u2, q) + y[q] * _lane(w2, q)
-            s3[q] += x[q] * _lane(u3, q) + y[q] * _lane(w3, q)
-
-
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
-def _last(Q: Any, K: Any, i: int, k: int, at: Any, a: int, b: int, s: Any, fresh: bool) -> None:
-    """As `_four`, one coordinate."""
-    (j0, j1, j2, j3), (s0, s1, s2, s3) = at, s
-    x = Q[i, k, a:b]
-    u0, u1, u2, u3 = _part(K[j0, k], a, b), _part(K[j1, k], a, b), _part(K[j2, k], a, b), _part(K[j3, k], a, b)
-    if fresh:
-        for q in range(b - a):
-            s0[q], s1[q] = x[q] * _lane(u0, q), x[q] * _lane(u1, q)
-            s2[q], s3[q] = x[q] * _lane(u2, q), x[q] * _lane(u3, q)
-    else:
-        for q in range(b - a):
-            s0[q] += x[q] * _lane(u0, q)
-            s1[q] += x[q] * _lane(u1, q)
-            s2[q] += x[q] * _lane(u2, q)
-            s3[q] += x[q] * _lane(u3, q)
-
-
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
-def _top(rows: Any, n: int, S: Any, i: int, g: int, top: Any, c: int) -> None:
-    """Adds S to the logits, and finds the largest of each lane."""
-    if len(S) > 0:
-        for j in range(n):
-            row, more = rows[j], S[i, g + j]
+def _logits(Q: Any, K: Any, S: Any, i: int, g: int, n: int, a: int, b: int, rows: Any) -> None:
+    """The logits of the keys g to g + n, four at a time; behind the last one it stands again, where nobody reads."""
+    c, r, m = b - a, Q.shape[1], n - 1
+    zero = Q.dtype.type(0)
+    for j in range(0, n, 4):
+        s0, s1, s2, s3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        j0, j1, j2, j3 = g + j, g + min(j + 1, m), g + min(j + 2, m), g + min(j + 3, m)
+        b0, b1, b2, b3 = (S[i, j0], S[i, j1], S[i, j2], S[i, j3]) if len(S) > 0 else (zero, zero, zero, zero)
+        x = Q[i, 0, a:b]
+        u0, u1, u2, u3 = _part(K[j0, 0], a, b), _part(K[j1, 0], a, b), _part(K[j2, 0], a, b), _part(K[j3, 0], a, b)
+        if r % 2 == 1:
             for q in range(c):
-                row[q] += more
+                s0[q] = b0 + x[q] * _lane(u0, q)
+                s1[q] = b1 + x[q] * _lane(u1, q)
+                s2[q] = b2 + x[q] * _lane(u2, q)
+                s3[q] = b3 + x[q] * _lane(u3, q)
+        else:
+            y = Q[i, 1, a:b]
+            w0, w1, w2, w3 = _part(K[j0, 1], a, b), _part(K[j1, 1], a, b), _part(K[j2, 1], a, b), _part(K[j3, 1], a, b)
+            for q in range(c):
+                s0[q] = b0 + (x[q] * _lane(u0, q) + y[q] * _lane(w0, q))
+                s1[q] = b1 + (x[q] * _lane(u1, q) + y[q] * _lane(w1, q))
+                s2[q] = b2 + (x[q] * _lane(u2, q) + y[q] * _lane(w2, q))
+                s3[q] = b3 + (x[q] * _lane(u3, q) + y[q] * _lane(w3, q))
+        for k in range(2 - r % 2, r, 2):
+            x, y = Q[i, k, a:b], Q[i, k + 1, a:b]
+            u0, u1, u2, u3 = _part(K[j0, k], a, b), _part(K[j1, k], a, b), _part(K[j2, k], a, b), _part(K[j3, k], a, b)
+            w0, w1 = _part(K[j0, k + 1], a, b), _part(K[j1, k + 1], a, b)
+            w2, w3 = _part(K[j2, k + 1], a, b), _part(K[j3, k + 1], a, b)
+            for q in range(c):
+                s0[q] += x[q] * _lane(u0, q) + y[q] * _lane(w0, q)
+                s1[q] += x[q] * _lane(u1, q) + y[q] * _lane(w1, q)
+                s2[q] += x[q] * _lane(u2, q) + y[q] * _lane(w2, q)
+                s3[q] += x[q] * _lane(u3, q) + y[q] * _lane(w3, q)
+
+
+@njit(**_INLINE)  # type: ignore[untyped-decorator]
+def _top(rows: Any, n: int, top: Any, c: int) -> None:
+    """The largest logit of each lane."""
     row = rows[0]
     for q in range(c):
         top[q] = row[q]
-    j = 1
-    while j + 2 <= n:
-        one, two = rows[j], rows[j + 1]
-        for q in range(c):
-            t = one[q] if one[q] > two[q] else two[q]
-            top[q] = t if t > top[q] else top[q]
-        j += 2
-    if j < n:
+    for j in range(1, n):
         row = rows[j]
         for q in range(c):
             top[q] = row[q] if row[q] > top[q] else top[q]
@@ -161,8 +145,7 @@ def _sums(rows: Any, n: int, V: Any, g: int, num: Any, i: int, a: int, b: int) -
 
 def _attend(Q: Any, K: Any, V: Any, S: Any, num: Any, den: Any, peak: Any, first: int, last: int, far: Any) -> None:
     """num, den, peak (I, p, L), (I, L), (I, L) of the lanes first to last of Q (I, r, L) over K (J, r), V (J, p)."""
-    items, r, _ = Q.shape
-    keys = len(K)
+    items, keys = len(Q), len(K)
     rows, top = np.empty((GROUP + 3, LANES), Q.dtype), np.empty(LANES, Q.dtype)
     for a in range(first, last, LANES):
         b = min(last, a + LANES)
@@ -170,16 +153,8 @@ def _attend(Q: Any, K: Any, V: Any, S: Any, num: Any, den: Any, peak: Any, first
         for g in range(0, keys, GROUP):
             n = min(GROUP, keys - g)
             for i in range(items):
-                for j in range(0, n, 4):  # behind the last key it stands again, in rows that nobody reads
-                    j1, j2, j3 = min(j + 1, n - 1), min(j + 2, n - 1), min(j + 3, n - 1)
-                    at, s = (g + j, g + j1, g + j2, g + j3), (rows[j], rows[j + 1], rows[j + 2], rows[j + 3])
-                    if r % 2 == 1:
-                        _last(Q, K, i, r - 1, at, a, b, s, True)
-                    else:
-                        _four(Q, K, i, r - 2, at, a, b, s, True)
-                    for k in range(0, (r - 1) // 2 * 2, 2):
-                        _four(Q, K, i, k, at, a, b, s, False)
-                _top(rows, n, S, i, g, top, c)
+                _logits(Q, K, S, i, g, n, a, b, rows)
+                _top(rows, n, top, c)
                 own, total = peak[i, a:b], den[i, a:b]
                 if g == 0:
                     for q in range(c):

@@ -8,6 +8,7 @@ time, so that what they make stays in a cache. No array has tokens × tokens ent
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ BATCH = 128  # of them at a time
 def split(threads: int, count: int, part: Callable[[int, int], Any]) -> list[Any]:
     """part(first, last) of `count` pieces of work, on so many threads."""
     ends = [count * k // threads for k in range(threads + 1)]
-    spans = [(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True) if a < b]
+    spans = [(a, b) for a, b in pairwise(ends) if a < b]
     if len(spans) == 1:
         return [part(*spans[0])]
     with ThreadPoolExecutor(threads) as pool:
@@ -137,8 +138,12 @@ def table(weights: Any, queries: Any, threads: int) -> AnyArray:
         return averages(np.ascontiguousarray(Q.T)[None], K, V, threads=threads)[0].T
     found = []
     for K, V in _laid(weights, Q.dtype.name).parts:
-        own = np.repeat(Q[:, :, None], K.shape[2], axis=2)
-        found += split(threads, len(K), lambda a, b, K=K, V=V, own=own: lanes(own, K[a:b], V[a:b]))
+        asked = np.repeat(Q[:, :, None], K.shape[2], axis=2)
+
+        def part(a: int, b: int, asked: AnyArray = asked, K: AnyArray = K, V: AnyArray = V) -> tuple[AnyArray, ...]:
+            return lanes(asked, K[a:b], V[a:b])
+
+        found += split(threads, len(K), part)
     num, den, peak = (np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))
     with np.errstate(under="ignore"):
         change = np.exp(peak - peak.max(axis=1, keepdims=True))

@@ -13,7 +13,8 @@ from flint import arb, fmpz
 import attnfun as af
 from attnfun import fast
 from attnfun.errors import InvalidRequest
-from attnfun.fast.lattice import polynomial
+from attnfun.fast.lattice import lattice
+from attnfun.fast.powers import powers
 from attnfun.fast.tape import tape_of
 from attnfun.language import precision
 from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
@@ -77,10 +78,10 @@ def test_lattices_are_within_their_own_bound(seed: int, dtype: str) -> None:
     network = _alone(axes, values, dtype)
     head = network.heads[0]
     assert isinstance(head, Head)
-    found = polynomial(head, [(-1.0 - 1e-6, 1.0 + 1e-6)] * A, dtype)
+    found = lattice(head, [(-1.0 - 1e-6, 1.0 + 1e-6)] * A, dtype)
     tape = tape_of(network)
     assert tape is not None
-    assert (tape.routes == (("lattice",),)) == (found is not None)
+    assert found is not None or "lattice" not in tape.routes[0]
     if found is None:
         return
     corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * A)).reshape(A, -1).T
@@ -91,6 +92,47 @@ def test_lattices_are_within_their_own_bound(seed: int, dtype: str) -> None:
             true = _balls(head, x)
             # reading the head off the stream is one product with 1 and one sum with 0: exact
             assert all(abs(arb(float(v)) - t) <= arb(e) for v, t, e in zip(out, true, found.error, strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(8))
+def test_polynomials_of_a_query_are_within_their_own_bound(
+    seed: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads of a few keys that cancel, some of which turn too fast."""
+    rng = np.random.default_rng([seed, 9])
+    n, p = int(rng.integers(6, 12)), 1 + seed % 2
+    slopes = rounded(np.sort(rng.normal(size=n) * 10 ** rng.uniform(-0.5, 1.0)), dtype)
+    query, offset = rounded(rng.normal(size=(1, 1)), dtype), rounded(rng.normal(size=1), dtype)
+    biases, values = rounded(rng.normal(size=n), dtype), rounded(rng.normal(size=(n, p)) * 100, dtype)
+    network = _alone([Axis(query, offset, slopes[:, None], biases)], values, dtype)
+    head = network.heads[0]
+    assert isinstance(head, Head)
+    ends = sorted(float(query[0, 0]) * x + float(offset[0]) for x in (-1, 1))
+    found = powers(head, (ends[0] - 1e-5, ends[1] + 1e-5), dtype)
+    if found is None:
+        return
+    queries = np.concatenate([rng.uniform(*ends, 40), ends, -np.cos(np.linspace(0, np.pi, 21)) * np.ptp(ends) / 2])
+    queries = np.clip(queries, *ends).astype(dtype)
+    own = _alone([Axis(np.ones((1, 1)), np.zeros(1), slopes[:, None], biases)], values, dtype)
+    monkeypatch.setattr("attnfun.fast.tape.powers", lambda *_: found)
+    tape = tape_of(own)
+    assert tape is not None and tape.routes == (("powers",),)
+    computed = fast.play(own, tape, queries[:, None])
+    alone = own.heads[0]
+    assert isinstance(alone, Head)
+    with precision(200):
+        for q, out in zip(queries, computed, strict=True):
+            true = _balls(alone, [q])
+            assert all(abs(arb(float(v)) - t) <= arb(e) for v, t, e in zip(out, true, found.error, strict=True))
+
+
+def test_heads_of_composed_networks_become_polynomials() -> None:
+    """Counted work: fewer exps than keys."""
+    net = af.compile("x*y/(1+x**2)", {"x": (1, 2), "y": (1, 2)}, eps=1e-6, method="compose")
+    tape = fast.taped(net.weights)
+    assert any("powers" in layer for layer in tape.routes)
+    assert tape.work.get("exps", 0) < net.cost.keys / 2
 
 
 def _alone(axes: list[Axis], values: Any, dtype: str = "float64") -> Network:
@@ -120,10 +162,10 @@ def _balls(head: Head, x: Any) -> list[arb]:
     return out
 
 
-def test_points_past_the_range_of_a_formula_are_evaluated_by_numpy() -> None:
+def test_points_past_the_range_of_a_formula_take_the_weights_themselves() -> None:
     net = af.compile("sin(3*x)", (-1, 1), eps=1e-6, method="bernstein")
     tape = fast.taped(net.weights)
-    assert tape.routes == (("lattice",),)
+    assert tape.routes[0][0] in ("lattice", "powers")
     X = np.linspace(-1, 1, 2000)[:, None]
     X[700] = 40.0
     found = fast.fused(net.weights, X)

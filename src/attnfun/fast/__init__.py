@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.language.numbers import whole_number
-from attnfun.network.evaluate import evaluate, routes
+from attnfun.network.evaluate import routes
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Network
 from attnfun.network.playing import playing
@@ -119,23 +120,15 @@ def _kernels() -> Any:
 
 
 def play(network: Network, tape: Any, X: AnyArray, threads: int = 1) -> AnyArray:
-    """The network at X by its tape; blocks that leave the range of a head's formula are evaluated by NumPy."""
+    """The network at X by its tape."""
     given = np.ascontiguousarray(X, dtype=network.dtype)
-    n, block, kernel = len(given), tape.block, _kernels()(network.dtype)
-    out = np.empty((n, len(network.outputs)), dtype=given.dtype)
-    missed = np.zeros(-(-n // block), dtype=np.bool_)
-
-    def part(first: int, last: int) -> None:
-        a, b = first * block, last * block
-        kernel(given[a:b], out[a:b], *tape.arguments, missed[first:last])
-
-    if threads == 1 or len(missed) == 1:
-        part(0, len(missed))
-    else:
-        ends = [len(missed) * k // threads for k in range(threads + 1)]
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(part, ends[:-1], ends[1:]))
-    for k in np.flatnonzero(missed):
-        own = slice(k * block, (k + 1) * block)
-        out[own] = evaluate(network, given[own])
+    out, kernel = np.empty((len(given), len(network.outputs)), dtype=given.dtype), _kernels()(network.dtype)
+    if threads == 1 or len(given) <= tape.block:
+        kernel(given, out, *tape.arguments)
+        return out
+    blocks = -(-len(given) // tape.block)
+    ends = [blocks * k // threads * tape.block for k in range(threads + 1)]
+    parts = [slice(*pair) for pair in pairwise(ends)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda part: kernel(given[part], out[part], *tape.arguments), parts))
     return out

@@ -12,10 +12,12 @@ order; one division. Where logits could pass SAFE in size (`tape.py`), the large
 FACTOR: the terms of KEYS for each axis; values contracted axis by axis, a product and a sum each; the sums of the terms
 of the axes multiplied; one division.
 WINDOW: the operations of the route *local* of `network/evaluate.py`, one by one.
-LATTICE: for each axis s = 1/(1 + exp(−(τ q + β))), y = (s − mid)·scale; then Horner's rule in y, axis by axis.
+LATTICE: for each axis s = 1/(1 + exp(−(τ q + β))), or s = q where τ = 0, y = (s − mid)·scale; then Horner's rule in y,
+axis by axis. Blocks with a point where that does not apply do what stands beside it.
 
 KEYS, FACTOR and WINDOW do the operations of the routes *dense*, *factorised* and *local*, or fewer, so what a
-certificate counts for those covers them. LATTICE is another formula: `lattice.py` bounds it, point for point.
+certificate counts for those covers them. LATTICE is another formula: `lattice.py` and `powers.py` bound it, point for
+point.
 
 **exp**: n = x log2 e to the nearest integer, r = x − n ln2 in two parts, Taylor's polynomial in r of degree 13 (7 in
 float32), times 2^n by its bits. `exp_bound.py` proves it within 4u.
@@ -419,8 +421,12 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
         if not _within(t, numbers[w + 4], c):
             return False
         w += 5
-        for q in range(c):
-            y[q] = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
+        if tau == 0:
+            for q in range(c):
+                y[q] = (t[q] - mid) * scale
+        else:
+            for q in range(c):
+                y[q] = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
         if not _within(y, most, c):
             return False
     at += A
@@ -460,7 +466,7 @@ def _nearest(x: Any, count: int, numbers: Any, w: int, spots: Any, c: int) -> No
     kind = numbers.dtype.type
     first, zero, one, top = numbers[w + 1], kind(0), kind(1), kind(count)
     pace = kind(count - 1) / (numbers[w + count] - first) if count > 1 else zero
-    lost = 0
+    lost = np.int64(0)
     for q in range(c):
         u = (x[q] - first) * pace + one
         u = u if u > zero else zero
@@ -579,46 +585,36 @@ def _window(
             out[q] = result[q] / den[q]
 
 
-def _run(
-    X: Any,
-    out: Any,
-    ops: Any,
-    index: Any,
-    numbers: Any,
-    table: Any,
-    shape: Any,
-    results: Any,
-    missed: Any,
-) -> None:
-    """out = the network at the points X, block by block; missed[k] says that block k needs another route.
+def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:
+    """out = the network at the points X, block by block.
 
+    ops: code, places in index, numbers and table; then code and places of what is done where LATTICE does not apply.
     shape: rows of the stream and the queries, rows for the operations, points of a block; results: the rows of `out`.
     """
-    width, size = shape[0], shape[2]
-    buf, rows = np.empty((width, size), numbers.dtype), np.empty((shape[1], size), numbers.dtype)
+    size = shape[2]
+    buf, rows = np.empty((shape[0], size), numbers.dtype), np.empty((shape[1], size), numbers.dtype)
     spots = np.empty((2, size), np.int64)
     n, d = X.shape
-    for block in range((n + size - 1) // size):
-        begin = block * size
+    for begin in range(0, n, size):
         c = min(size, n - begin)
         for k in range(d):
             row = buf[k]
             for q in range(c):
                 row[q] = X[begin + q, k]
-        good = True
         for i in range(len(ops)):
-            code, at, w, other = ops[i, 0], ops[i, 1], ops[i, 2], ops[i, 3]
+            code, at, w = ops[i, 0], ops[i, 1], ops[i, 2]
+            if code == LATTICE:
+                if _lattice(buf, index, at, numbers, w, rows, c):
+                    continue
+                code, at, w = ops[i, 4], ops[i, 5], ops[i, 6]
             if code == FORM:
                 _form(buf, index[at], index, at + 2, index[at + 1], numbers, w, c)
             elif code == KEYS:
                 _keys(buf, index, at, numbers, w, rows, c)
             elif code == FACTOR:
                 _factor(buf, index, at, numbers, w, rows, c)
-            elif code == LATTICE:
-                good = good and _lattice(buf, index, at, numbers, w, rows, c)
             else:
-                _window(buf, index, at, numbers, w, table, other, rows, spots, c)
-        missed[block] = not good
+                _window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, c)
         for k in range(len(results)):
             row = buf[results[k]]
             for q in range(c):
@@ -635,4 +631,4 @@ def run(dtype: str) -> Any:
 
     given = (array(real, 2), array(real, 2, False), array(types.int64, 2), array(types.int64, 1))
     tape = (array(real, 1), array(real, 1), array(types.int64, 1), array(types.int64, 1))
-    return njit(types.void(*given, *tape, array(types.boolean, 1, False)), cache=True, nogil=True, **_FLAGS)(_run)
+    return njit(types.void(*given, *tape), cache=True, nogil=True, **_FLAGS)(_run)

@@ -12,7 +12,8 @@ e^±dev of 1, dev = (max − min of Σ ln ω)/2. N is a polynomial; in y_a = (s_
 **Error.** For queries q as they are computed, |computed − head(q)| is at most the sum of
  1. |head| (e^dev − 1);
  2. coefficients rounded to the dtype: Σ |c_k − stored c_k|;
- 3. Horner: every step is a product and an addition, so γ_(2 Σ m_a + 2A + 2) Σ |c_k| ρ, ρ = reach^(Σ m_a);
+ 3. Horner: every step is a product and an addition, and c_k meets 2k_a + 2 of them on each axis at the most, so
+    Σ γ_(2 Σ k_a + 2A) |c_k| ρ, ρ = reach^(Σ m_a);
  4. y: t = τ q + β is off by at most u (|τ q| + |t|), exp by 4u, the sum, the quotient, the difference and the product
     by u each: δy <= scale (s (1 − s)(u (|τ q| + |t|) + 5u) + 3u s) 1.001 + 2u reach, and it moves N by at most
     δy Σ_a Σ_k k_a |c_k| ρ 1.001.
@@ -46,7 +47,7 @@ from attnfun.network.head import Array, Head
 
 MOST = 128
 _CELLS = 1 << 14
-_PAST = 1 + 1e-6  # how far past 1 in size y may be
+PAST = 1 + 1e-6  # how far past 1 in size y may be
 _MOST_GRID = 400
 _BITS = 160
 
@@ -64,12 +65,17 @@ class Polynomial:
     error: Array
 
     @property
+    def plain(self) -> bool:
+        """A polynomial in the query itself (`powers.py`): τ = 0."""
+        return self.constants[0][0] == 0.0
+
+    @property
     def size(self) -> int:
         """Coefficients of one output."""
         return sum(own.shape[1] for own, _ in self.runs)
 
 
-def polynomial(head: Head, reached: list[tuple[float, float]], dtype: str) -> Polynomial | None:
+def lattice(head: Head, reached: list[tuple[float, float]], dtype: str) -> Polynomial | None:
     """The head as a polynomial, for queries in these ranges, if its error is at most what every certificate counts."""
     if head.keys > _CELLS or any(axis.dim != 1 or axis.keys > MOST for axis in head.axes):
         return None
@@ -85,7 +91,7 @@ def polynomial(head: Head, reached: list[tuple[float, float]], dtype: str) -> Po
             if side is None:
                 return None
             sides.append(side)
-        return _covered(head, order, sides, _counted(head, reached, ROUNDOFF[dtype]), dtype)
+        return _covered(head, order, sides, counted(head, reached, ROUNDOFF[dtype]), dtype)
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def _side(line: LineAxis, tau: float, low: float, high: float, dtype: str) -> _S
     sigma = 1 / (1 + np.exp(-t))
     # s(1 − s) and s change by less than a factor e^step within a step
     slope = sigma * (1 - sigma) * (u * (np.abs(t - beta) + np.abs(t) + 2 * step) + (EXP_ROUNDOFFS + 1) * u)
-    slip = scale * float((slope + 3 * u * sigma).max()) * math.exp(step) * 1.001 + 2 * u * _PAST
+    slip = scale * float((slope + 3 * u * sigma).max()) * math.exp(step) * 1.001 + 2 * u * PAST
     return _Side((tau, beta, mid, scale, far), matrix, max(upper(abs(one)) for one in logs), slip)
 
 
@@ -136,27 +142,27 @@ def _covered(head: Head, order: list[int], sides: list[_Side], allowed: Array, d
         return None
     waves = _contracted([arb(float(v)) for v in values.ravel()], p, sizes, [side.matrix for side in sides])
     largest = np.array([upper(abs(c)) for c in waves]).reshape(p, *sizes)
-    rho = _PAST ** sum(degrees) * 1.001
-    past = math.prod(math.cosh(m * math.acosh(_PAST)) for m in degrees) * 1.001  # |T_k| for |y| <= _PAST
+    rho = PAST ** sum(degrees) * 1.001
+    past = math.prod(math.cosh(m * math.acosh(PAST)) for m in degrees) * 1.001  # |T_k| for |y| <= PAST
     flat = np.abs(head.values.reshape(-1, p)).max(axis=0)
-    # about what remains when all are kept; the true error is added up below
+    meets = np.vectorize(lambda k: gamma(k, u))(2 * np.indices(sizes).sum(axis=0) + 2 * len(sizes))
     fixed = flat * math.expm1(deviation) * 1.001
     for share in (0.7, 0.3, 0.0):
         kept = _kept(largest, share * allowed)
         dropped = np.where(kept, 0.0, largest).reshape(p, -1).sum(axis=1) * past
         chosen = [c if keep else arb(0) for c, keep in zip(waves, np.broadcast_to(kept, largest.shape).ravel())]
-        powers = _contracted(chosen, p, sizes, [_of_chebyshev(m) for m in degrees])
+        powers = _contracted(chosen, p, sizes, [of_chebyshev(m) for m in degrees])
         stored = np.array([float(kind.type(float(c.mid()))) for c in powers]).reshape(p, *sizes)
         doubt = np.array([upper(abs(c - arb(float(v)))) for c, v in zip(powers, stored.ravel(), strict=True)])
         size = np.abs(stored)
         error = fixed + dropped + doubt.reshape(p, -1).sum(axis=1) * rho
-        error = error + gamma(2 * sum(degrees) + 2 * len(degrees) + 2, u) * size.reshape(p, -1).sum(axis=1) * rho
+        error = error + (size * meets).reshape(p, -1).sum(axis=1) * rho
         for a, side in enumerate(sides):
             weight = size * np.arange(sizes[a]).reshape([-1 if k == a + 1 else 1 for k in range(len(sizes) + 1)])
             error = error + side.slip * weight.reshape(p, -1).sum(axis=1) * rho * 1.001
         if np.isfinite(stored.astype(kind)).all() and (error * (1 + 1e-9) <= allowed).all():
             runs = tuple(_runs(stored, kept))
-            return Polynomial(tuple(order), tuple(side.constants for side in sides), runs, _PAST, error * (1 + 1e-9))
+            return Polynomial(tuple(order), tuple(side.constants for side in sides), runs, PAST, error * (1 + 1e-9))
     return None
 
 
@@ -202,7 +208,7 @@ def _contracted(flat: list[arb], p: int, sizes: list[int], matrices: list[arb_ma
     return flat
 
 
-def _of_chebyshev(m: int) -> arb_mat:
+def of_chebyshev(m: int) -> arb_mat:
     """Chebyshev coefficients → coefficients of powers, up to degree m: whole numbers."""
     before, own, columns = [1], [0, 1], [[1], [0, 1]]
     for _ in range(m - 1):
@@ -213,10 +219,10 @@ def _of_chebyshev(m: int) -> arb_mat:
 
 
 def _to_chebyshev(m: int) -> arb_mat:
-    return arb_mat(_of_chebyshev(m).inv())
+    return arb_mat(of_chebyshev(m).inv())
 
 
-def _counted(head: Head, reached: list[tuple[float, float]], u: float) -> Array:
+def counted(head: Head, reached: list[tuple[float, float]], u: float) -> Array:
     """(p,) what certificates count for the sums of this head, at the least, wherever its queries are.
 
     A weight is at least e^−(Δ |q − c|) times what it is at c, Δ the spread of the slopes: a grid of c bounds E|V|.

@@ -21,7 +21,8 @@ import numpy as np
 
 from attnfun.certify.rounding import FAR, LARGEST, TINY
 from attnfun.fast.codes import FACTOR, FORM, KEYS, LATTICE, SAFE, WINDOW
-from attnfun.fast.lattice import Polynomial, polynomial
+from attnfun.fast.lattice import Polynomial, lattice
+from attnfun.fast.powers import powers
 from attnfun.network.evaluate import stream
 from attnfun.network.head import AnyArray, Array, Axis, Head
 from attnfun.network.key_windows import LocalPlan, local_plan
@@ -29,7 +30,8 @@ from attnfun.network.network import Network
 
 _CACHE = 1 << 18  # bytes of rows
 _MOST_ROWS = 1 << 13
-_SEEN = 256  # points that show where the queries of deeper layers lie
+_CONVERTED = 64  # heads, each takes some hundredths of a second
+_SEEN = 2_000  # points that show where the queries of deeper layers lie
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Tape:
 @dataclass
 class _Writer:
     dtype: str
-    ops: list[tuple[int, int, int, int]] = field(default_factory=list)
+    ops: list[tuple[int, ...]] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     numbers: list[Array] = field(default_factory=list)
     tables: list[Array] = field(default_factory=list)
@@ -56,22 +58,43 @@ class _Writer:
     rows: int = 0
     scratch: int = 0
     work: Counter[str] = field(default_factory=Counter)
+    known: dict[tuple[Any, ...], Polynomial | None] = field(default_factory=dict)
 
-    def add(
-        self, code: int, index: Sequence[int], numbers: Sequence[Any], scratch: int = 0, other: int = 0, **work: int
-    ) -> None:
-        self.ops.append((code, len(self.index), self.count, other))
-        self.work.update(work)
+    def data(self, code: int, index: Sequence[int], numbers: Sequence[Any], scratch: int = 0) -> tuple[int, int, int]:
+        """Write what an operation reads; where it stands."""
+        place = code, len(self.index), self.count
         self.index += [int(i) for i in index]
         for part in numbers:
             flat = np.atleast_1d(np.asarray(part, dtype=np.float64)).ravel()
             self.numbers.append(flat)
             self.count += len(flat)
         self.scratch = max(self.scratch, scratch)
+        return place
+
+    def add(
+        self,
+        place: tuple[int, int, int],
+        other: int = 0,
+        beside: tuple[int, int, int] = (FORM, 0, 0),
+        work: Mapping[str, int] = {},
+    ) -> None:
+        self.ops.append((*place, other, *beside))
+        self.work.update(work)
 
     def form(self, row: Array, offset: float, dst: int) -> None:
         used = np.flatnonzero(row)
-        self.add(FORM, [dst, len(used), *used], [row[used], offset], flops=2 * len(used) + 1)
+        self.add(self.data(FORM, [dst, len(used), *used], [row[used], offset]), work={"flops": 2 * len(used) + 1})
+
+    def polynomial(self, head: Head, reached: list[tuple[float, float]]) -> Polynomial | None:
+        """The head as a polynomial, each head that is there several times once, and no more than CONVERTED of them."""
+        arrays = (*(array for axis in head.axes for array in (axis.slopes, axis.biases)), head.values)
+        key = (*(array.tobytes() for array in arrays), *reached)
+        if key not in self.known and len(self.known) < _CONVERTED:
+            found = lattice(head, reached, self.dtype)
+            plain = powers(head, reached[0], self.dtype) if len(head.axes) == 1 else None
+            both = [one for one in (found, plain) if one is not None]
+            self.known[key] = min(both, key=lambda one: one.size + (0 if one.plain else 12), default=None)
+        return self.known.get(key)
 
     def table(self, values: Array) -> int:
         start = self.cells
@@ -92,12 +115,13 @@ def tape_of(network: Network) -> Tape | None:
     for number, layer in enumerate(network.layers):
         rows = {name: at + k for k, name in enumerate(layer.writes)}
         writers: dict[str, list[int]] = {name: [] for name in layer.writes}
-        several = {n for n in layer.writes if sum(n in head.writes for head in layer.heads) > 1}
+        times = Counter(name for head in layer.heads for name in head.writes)
+        several = [name for name in layer.writes if times[name] > 1]
         spare, own = free, []
         for head in layer.attention:
             to = []
             for name in head.writes:
-                if name in several:
+                if times[name] > 1:
                     to.append(spare)
                     writers[name].append(spare)
                     spare += 1
@@ -105,9 +129,11 @@ def tape_of(network: Network) -> Tape | None:
                     to.append(rows[name])
             reached = [_reach(network, axis, None if number == 0 else seen) for axis in head.axes]
             own.append(_head(out, head, reached, to, spare))
-        for name in sorted(several, key=list(rows).index):
+        for name in several:
             terms = writers[name]
-            out.add(FORM, [rows[name], len(terms), *terms], [np.ones(len(terms)), 0.0])
+            sums = np.zeros(max(terms) + 1)
+            sums[terms] = 1.0
+            out.form(sums, 0.0, rows[name])
         out.rows = max(out.rows, spare)
         routes.append(tuple(own))
         at += len(layer.writes)
@@ -123,7 +149,7 @@ def tape_of(network: Network) -> Tape | None:
         size //= 2
     tables = out.tables[0] if len(out.tables) == 1 else np.concatenate([np.zeros(1), *out.tables])
     arguments = (
-        np.array(out.ops, dtype=np.int64).reshape(-1, 4),
+        np.array(out.ops, dtype=np.int64).reshape(-1, 7),
         np.array(out.index, dtype=np.int64),
         np.concatenate(out.numbers).astype(kind),
         tables.astype(kind, copy=False),
@@ -149,7 +175,7 @@ def _reach(network: Network, axis: Axis, seen: Array | None) -> tuple[float, flo
     else:
         queries = seen[:, : len(row)] @ row + offset
         low, high = float(queries.min()), float(queries.max())
-        margin = 0.05 * (high - low) + 1e-6 * (abs(low) + abs(high))
+        margin = 0.02 * (high - low) + 1e-6 * (abs(low) + abs(high))
     return low - margin, high + margin
 
 
@@ -169,37 +195,43 @@ def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list
             spare += 1
         queries.append(rows)
     out.rows = max(out.rows, spare)
-    A, grid = len(head.axes), head.grid
-    plan = local_plan(head, dtype)
-    found = polynomial(head, reached, dtype)
-    prices = {"keys": 0.6 * head.keys * (1 + 0.2 * p)} if A == 1 else {"factor": 0.6 * sum(grid) + 0.1 * p * head.keys}
+    plan, found = local_plan(head, dtype), out.polynomial(head, reached)
+    index, numbers, scratch, work = _plain(head, queries, dtype)
+    name = "keys" if len(head.axes) == 1 else "factor"
+    prices = {name: 0.45 * work["exps"] + 0.03 * work["flops"]}
     if plan is not None:
-        prices["window"] = sum(6.0 + 2.0 * axis.window for axis in plan.axes) + 1.5 * p * plan.cells
+        prices["window"] = sum(3.0 + 2.0 * axis.window for axis in plan.axes) + 1.0 * p * plan.cells
     if found is not None:
-        prices["lattice"] = 2.0 * A + 0.07 * p * found.size
-    name = min(prices, key=lambda k: prices[k])
-    if name == "window":
+        prices["powers" if found.plain else "lattice"] = 0.6 * len(head.axes) + 0.04 * p * found.size
+    taken = min(prices, key=lambda k: prices[k])
+    if taken == "window":
         assert plan is not None
         _window(out, head, plan, queries, to)
-    elif name == "lattice":
+        return taken
+    plain = out.data(KEYS if name == "keys" else FACTOR, [*index, *to], numbers, scratch)
+    if taken == name:
+        out.add(plain, work=work)
+    else:
         assert found is not None
-        _lattice(out, found, queries, to)
-    elif name == "keys":
+        _lattice(out, found, queries, to, plain)
+    return taken
+
+
+def _plain(head: Head, queries: list[list[int]], dtype: str) -> tuple[list[int], list[Any], int, dict[str, int]]:
+    """What KEYS or FACTOR reads, but for the rows to write; rows that it needs; its work."""
+    A, p, grid = len(head.axes), head.outputs, head.grid
+    limits = _limits(head, dtype)
+    if A == 1:
         (axis,) = head.axes
         n, r = axis.slopes.shape
-        limits = _limits(head, dtype)[0]
-        numbers = [-FAR[dtype], limits, axis.slopes, axis.biases, head.values]
-        flops = n * (2 * r + 2 * p + 1)
-        out.add(KEYS, [n, r, p, *queries[0], *to], numbers, 3, exps=n, divisions=p, flops=flops)
-    else:
-        index, numbers = [A, p], []
-        for axis, rows, limits in zip(head.axes, queries, _limits(head, dtype), strict=True):
-            index += [*axis.slopes.shape, *rows]
-            numbers += [-FAR[dtype], limits, axis.slopes, axis.biases]
-        values = np.moveaxis(head.values, -1, 0)
-        work = {"exps": sum(grid), "divisions": p, "flops": 2 * p * head.keys + 3 * sum(grid)}
-        out.add(FACTOR, [*index, *to], [*numbers, values], A + 1 + sum(n + 2 for n in grid), **work)
-    return name
+        numbers = [-FAR[dtype], limits[0], axis.slopes, axis.biases, head.values]
+        return [n, r, p, *queries[0]], numbers, 3, {"exps": n, "divisions": p, "flops": n * (2 * r + 2 * p + 1)}
+    index, numbers = [A, p], []
+    for axis, rows, own in zip(head.axes, queries, limits, strict=True):
+        index += [*axis.slopes.shape, *rows]
+        numbers += [-FAR[dtype], own, axis.slopes, axis.biases]
+    work = {"exps": sum(grid), "divisions": p, "flops": 2 * p * head.keys + 3 * sum(grid)}
+    return index, [*numbers, np.moveaxis(head.values, -1, 0)], A + 1 + sum(n + 2 for n in grid), work
 
 
 def _limits(head: Head, dtype: str) -> list[Array]:
@@ -227,14 +259,19 @@ def _window(out: _Writer, head: Head, plan: LocalPlan, queries: list[list[int]],
     scratch = len(head.axes) + 2 + sum(axis.window for axis in plan.axes)
     exps = sum(axis.window for axis in plan.axes)
     work = {"exps": exps, "divisions": head.outputs, "flops": 2 * plan.cells * head.outputs + 8 * exps}
-    out.add(WINDOW, [*index, *to], numbers, scratch, out.table(head.values), gathers=plan.cells * head.outputs, **work)
+    work["gathers"] = plan.cells * head.outputs
+    place = out.data(WINDOW, [*index, *to], numbers, scratch)
+    out.add(place, out.table(head.values), work=work)
 
 
-def _lattice(out: _Writer, found: Polynomial, queries: list[list[int]], to: list[int]) -> None:
+def _lattice(
+    out: _Writer, found: Polynomial, queries: list[list[int]], to: list[int], plain: tuple[int, int, int]
+) -> None:
     A, p = len(queries), len(to)
     runs = [number for own, ends in found.runs for number in (own.shape[1], ends)]
     index = [A, p, *(queries[a][0] for a in found.order), *to, len(found.runs), *runs]
     coefficients = [own[k] for k in range(p) for own, _ in found.runs]
     numbers = [found.reach, *(np.array(own) for own in found.constants), *coefficients]
-    work = {"exps": A, "divisions": A, "flops": 2 * p * (found.size + len(found.runs)) + 4 * A}
-    out.add(LATTICE, index, numbers, 2 * A - 1, **work)
+    place, sigmoids = out.data(LATTICE, index, numbers, 2 * A - 1), 0 if found.plain else A
+    work = {"exps": sigmoids, "divisions": sigmoids, "flops": 2 * p * (found.size + len(found.runs)) + 4 * A}
+    out.add(place, beside=plain, work=work)

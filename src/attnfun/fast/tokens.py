@@ -32,45 +32,71 @@ def split(threads: int, count: int, part: Callable[[int, int], Any]) -> list[Any
         return list(pool.map(part, *zip(*spans, strict=True)))
 
 
-def lanes(Q: AnyArray, K: AnyArray, V: AnyArray, S: AnyArray | None = None, threads: int = 1) -> tuple[AnyArray, ...]:
-    """Numerators (I, p, L), denominators and maxima (I, L) of softmax attention of the queries Q (I, r, L), L lanes.
+def lanes(
+    Q: AnyArray, K: AnyArray, V: AnyArray, S: AnyArray | None = None, heads: AnyArray | None = None, threads: int = 1
+) -> tuple[AnyArray, ...]:
+    """Numerators (I, p, L), denominators and maxima (I, heads, L) of softmax attention of the queries Q (I, r, L).
 
-    K (J, r) and V (J, p) are of all lanes, or (J, r, L), (J, p, L) of each; S (I, J) is added to the logits.
+    K (J, r) and V (J, p) are of all L lanes, or (J, r, L), (J, p, L) of each; S (I, J) is added to the logits. `heads`
+    says where each begins (`attention._attend`); without it there is one.
     """
     items, _, count = Q.shape
     kind, dtype = Q.dtype, Q.dtype.name
-    num, den, peak = np.empty((items, V.shape[1], count), kind), *np.empty((2, items, count), kind)
+    if heads is None:
+        heads = np.array([[0, 0, K.shape[1], 0, V.shape[1]]])
+    num = np.empty((items, int(heads[:, 4].sum()), count), kind)
+    den, peak = np.empty((2, items, len(heads), count), kind)
     kernel, bias = attend(dtype, K.ndim == 3), np.empty((0, 0), kind) if S is None else S
-    split(threads, count, lambda a, b: kernel(Q, K, V, bias, num, den, peak, a, b, kind.type(-FAR[dtype])))
+    split(threads, count, lambda a, b: kernel(Q, K, V, bias, heads, num, den, peak, a, b, kind.type(-FAR[dtype])))
     return num, den, peak
 
 
-def averages(Q: AnyArray, K: AnyArray, V: AnyArray, S: AnyArray | None = None, threads: int = 1) -> AnyArray:
+def averages(
+    Q: AnyArray, K: AnyArray, V: AnyArray, S: AnyArray | None = None, heads: AnyArray | None = None, threads: int = 1
+) -> AnyArray:
     """The quotients."""
-    num, den, _ = lanes(Q, K, V, S, threads)
-    num /= den[:, None]
+    num, den, _ = lanes(Q, K, V, S, heads, threads)
+    num /= den if heads is None else np.repeat(den, heads[:, 4], axis=1)
     return num
 
 
+@dataclass(frozen=True, eq=False)
+class _Stacked:
+    """A layer's carry and the matrices of all its heads together, transposed: queries; keys, then values; outputs.
+
+    `heads` says where each begins in them.
+    """
+
+    carry: AnyArray | None
+    queries: AnyArray
+    rest: AnyArray
+    outputs: AnyArray
+    heads: AnyArray
+
+
 @once_per_dtype
-def _transposed(layer: TokenLayer, dtype: str) -> tuple[AnyArray | None, list[list[AnyArray]]]:
-    """The carry and the matrices of every head, each transposed."""
-    heads = [[np.ascontiguousarray(W.T, dtype=dtype) for W in head.arrays.values()] for head in layer.heads]
-    return None if layer.carry is None else np.ascontiguousarray(layer.carry.T, dtype=dtype), heads
+def _stacked(layer: TokenLayer, dtype: str) -> _Stacked:
+    r, p = (np.array([size(head) for head in layer.heads]) for size in (lambda h: h.query_dim, lambda h: h.outputs))
+    begins, values = np.cumsum(r) - r, np.cumsum(p) - p + r.sum()
+    parts = [[np.asarray(W, dtype=dtype) for W in head.arrays.values()] for head in layer.heads]
+    queries, keys, given, outputs = zip(*parts, strict=True)
+    return _Stacked(
+        None if layer.carry is None else np.ascontiguousarray(layer.carry.T, dtype=dtype),
+        np.ascontiguousarray(np.hstack(queries).T),
+        np.ascontiguousarray(np.hstack([*keys, *given]).T),
+        np.ascontiguousarray(np.vstack(outputs).T),
+        np.stack([begins, begins, r, values, p], axis=1),
+    )
 
 
 def _through(network: OnTokens, Z: AnyArray, shared: bool, threads: int) -> AnyArray:
     """The stream (items, width, lanes) after all layers. `shared`: the lanes are the tokens of one sequence; else the
     items are, and every lane is a sequence."""
     for layer, block in zip(network.attention.layers, network.blocks, strict=True):
-        carry, heads = _transposed(layer, Z.dtype.name)
-        new = Z.copy() if carry is None else carry @ Z
-        for W_Q, W_K, W_V, W_O in heads:
-            K, V = W_K @ Z, W_V @ Z
-            if shared:
-                K, V = np.ascontiguousarray(K[0].T), np.ascontiguousarray(V[0].T)
-            new += W_O @ averages(W_Q @ Z, K, V, threads=threads)
-        Z = new
+        own = _stacked(layer, Z.dtype.name)
+        rest = Z[0].T @ own.rest.T if shared else own.rest @ Z
+        found = averages(own.queries @ Z, rest, rest, heads=own.heads, threads=threads)
+        Z = own.outputs @ found + (Z if own.carry is None else own.carry @ Z)
         if block is not None:
             W_1, b, W_2 = (array.astype(Z.dtype, copy=False) for array in block.arrays.values())
             Z = Z + W_2.T @ np.maximum(W_1.T @ Z + b[:, None], 0)
@@ -107,7 +133,7 @@ def gather(scores: AnyArray | None, Z: AnyArray, key: AnyArray, value: AnyArray,
     batch, n, _ = Z.shape
     K, V = np.ascontiguousarray((Z @ key).T)[:, None], np.ascontiguousarray((Z @ value).transpose(1, 2, 0))
     S = None if scores is None else np.ascontiguousarray(scores, dtype=Z.dtype)
-    found = averages(np.ones((1 if S is None else n, 1, batch), Z.dtype), K, V, S, threads)
+    found = averages(np.ones((1 if S is None else n, 1, batch), Z.dtype), K, V, S, threads=threads)
     return np.broadcast_to(found, (n, *found.shape[1:])).transpose(2, 0, 1)
 
 
@@ -146,5 +172,5 @@ def table(weights: Any, queries: Any, threads: int) -> AnyArray:
         found += split(threads, len(K), part)
     num, den, peak = (np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))
     with np.errstate(under="ignore"):
-        change = np.exp(peak - peak.max(axis=1, keepdims=True))
-    return (num * change[:, None]).sum(axis=2) / (den * change).sum(axis=1, keepdims=True)
+        change = np.exp(peak - peak.max(axis=2, keepdims=True))
+    return (num * change).sum(axis=2) / (den * change).sum(axis=2)

@@ -129,8 +129,20 @@ def _sums(rows: Any, n: int, V: Any, v0: int, p: int, g: int, num: Any, i: int, 
     c, j = b - a, 0
     while j + 4 <= n:
         s0, s1, s2, s3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
-        at = g + j
-        for o in range(p):
+        at, o = g + j, 0
+        while o + 2 <= p:
+            out, k = num[i, o0 + o, a:b], v0 + o
+            w0, w1 = _part(V[at, k], a, b), _part(V[at + 1, k], a, b)
+            w2, w3 = _part(V[at + 2, k], a, b), _part(V[at + 3, k], a, b)
+            more, k = num[i, o0 + o + 1, a:b], k + 1
+            z0, z1 = _part(V[at, k], a, b), _part(V[at + 1, k], a, b)
+            z2, z3 = _part(V[at + 2, k], a, b), _part(V[at + 3, k], a, b)
+            for q in range(c):
+                left, right = s0[q] * _lane(w0, q) + s1[q] * _lane(w1, q), s0[q] * _lane(z0, q) + s1[q] * _lane(z1, q)
+                out[q] += left + (s2[q] * _lane(w2, q) + s3[q] * _lane(w3, q))
+                more[q] += right + (s2[q] * _lane(z2, q) + s3[q] * _lane(z3, q))
+            o += 2
+        if o < p:
             out, k = num[i, o0 + o, a:b], v0 + o
             w0, w1 = _part(V[at, k], a, b), _part(V[at + 1, k], a, b)
             w2, w3 = _part(V[at + 2, k], a, b), _part(V[at + 3, k], a, b)

@@ -109,7 +109,7 @@ def tape_of(network: Network) -> Tape | None:
     width = len(network.coordinates)
     if network.is_mlp or width > _MOST_ROWS:
         return None
-    out = _Writer(network.dtype)
+    out = _Writer(network.dtype, rows=width)
     free, routes = width, []
     seen = _seen(network) if len(network.layers) > 1 else None
     at = len(network.inputs)

@@ -1,12 +1,14 @@
 """Fused evaluation: a whole network on block after block of points by one compiled kernel (extra `fast`: numba).
 
-A model's call takes it if numba is there, for those of its parts (`network/playing.py`) that are work for WORTH exps or
+A model's call takes it if numba is there (without it, `arrays.py` plays networks by NumPy), for those of its parts (`network/playing.py`) that are work for WORTH exps or
 more: keys × points. The environment variable ATTNFUN_FAST=0 switches it off, ATTNFUN_FAST=1 takes it for every part and
 asks for numba. Which parts take it depends on the call alone, so the same call gives the same bits. Searches and proofs
 never take it: they compute alike with and without.
 """
 
 import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +55,7 @@ def run(weights: Any, arrays: tuple[Any, ...], threads: int = 1) -> AnyArray:
     count = whole_number("threads", threads, 1)
 
     def player(name: str, work: float, arguments: tuple[Any, ...]) -> AnyArray | None:
-        if name not in PLAYERS or _OFF.get() or not _taken(work):
+        if name not in PLAYERS or _OFF.get() or not _large(work) or (name != "network" and _kernels() is None):
             return None
         module, _, function = PLAYERS[name].partition(":")
         with playing(None):  # whatever it evaluates itself, it evaluates by NumPy
@@ -69,14 +71,20 @@ def network(network: Network, X: AnyArray, threads: int) -> AnyArray | None:
     given, tape = np.asarray(X), taped(network)
     if tape is None or given.ndim == 0 or given.shape[-1] != len(network.inputs) or given.dtype.kind not in "fiub":
         return None
-    found = play(network, tape, given.reshape(-1, given.shape[-1]), threads)
+    points = np.ascontiguousarray(given.reshape(-1, given.shape[-1]), dtype=network.dtype)
+    if _kernels() is None:
+        from attnfun.fast.arrays import play as by_numpy
+
+        found = by_numpy(network, tape, points)
+    else:
+        found = play(network, tape, points, threads)
     return found.reshape(*given.shape[:-1], found.shape[1])
 
 
 def fused(network: Network, X: AnyArray, threads: int = 1) -> AnyArray:
     """The network at X by the kernels, whatever the size of the call; InvalidRequest where that cannot be."""
-    require(find_spec("numba"), "the route fused needs numba: pip install numba")
-    found = None if _kernels() is None else taped(network)
+    require(_kernels() is not None, "the route fused needs numba, and a place for its cache: pip install numba")
+    found = taped(network)
     if found is None:
         raise InvalidRequest(
             f"the route fused does not apply to this network; these do: auto, {', '.join(routes(network))}"
@@ -93,21 +101,25 @@ def taped(network: Network) -> Any:
     return _TAPES[network]
 
 
-def _taken(work: float) -> bool:
-    """Does a call of so much work take the kernels?"""
+def _large(work: float) -> bool:
+    """Is a call of so much work evaluated by tapes and kernels?"""
     text = os.environ.get("ATTNFUN_FAST", "")
     require(text in ("", "0", "1"), f"ATTNFUN_FAST={text!r:.20}: write 0 (off) or 1 (for every call), or leave it out")
     if text == "0" or (text == "" and work < WORTH):
         return False
-    if find_spec("numba") is None:
-        require(text == "", "ATTNFUN_FAST=1 needs numba: pip install numba, or ATTNFUN_FAST=0")
-        return False
-    return _kernels() is not None
+    if text == "1":
+        require(find_spec("numba"), "ATTNFUN_FAST=1 needs numba: pip install numba, or ATTNFUN_FAST=0")
+    return True
 
 
 @lru_cache(maxsize=1)
 def _kernels() -> Any:
-    """Kernels by dtype, or None with a note where they cannot be cached."""
+    """Kernels by dtype; None without numba, or with a note where they cannot be cached."""
+    if find_spec("numba") is None:
+        return None
+    slow = threading.Timer(2.0, lambda: print("attnfun: compiling its kernels, once on this machine", file=sys.stderr))
+    slow.daemon = True
+    slow.start()
     try:
         from attnfun.fast import kernels
 
@@ -116,6 +128,8 @@ def _kernels() -> Any:
         text = " ".join(str(why).split())[:200]
         warnings.warn(f"the compiled kernels cannot be cached ({text}); NumPy evaluates instead", stacklevel=5)
         return None
+    finally:
+        slow.cancel()
     return kernels.run
 
 

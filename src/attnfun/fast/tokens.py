@@ -76,7 +76,7 @@ class _Stacked:
 
 @once_per_dtype
 def _stacked(layer: TokenLayer, dtype: str) -> _Stacked:
-    r, p = (np.array([size(head) for head in layer.heads]) for size in (lambda h: h.query_dim, lambda h: h.outputs))
+    r, p = np.array([[head.query_dim, head.outputs] for head in layer.heads]).T
     begins, values = np.cumsum(r) - r, np.cumsum(p) - p + r.sum()
     parts = [[np.asarray(W, dtype=dtype) for W in head.arrays.values()] for head in layer.heads]
     queries, keys, given, outputs = zip(*parts, strict=True)

@@ -170,7 +170,7 @@ def test_every_kind_is_played_within_its_certificate(kind: str, monkeypatch: pyt
     numpy = net(*inputs)
     monkeypatch.setenv("ATTNFUN_FAST", "1")
     parts: list[float] = []
-    monkeypatch.setattr(fast, "_taken", lambda work: parts.append(work) is None)
+    monkeypatch.setattr(fast, "_large", lambda work: parts.append(work) is None)
     played = net(*inputs)
     assert parts or kind == "ternary", "of forms without networks nothing is played"
     bound = net.certificate.error[1]

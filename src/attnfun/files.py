@@ -113,8 +113,8 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         raise InvalidRequest(f"cannot write {shown}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> str:
-    """Write all or nothing, on disk when this returns; the name. InvalidRequest for a path that cannot be written.
+def write_whole(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> str:
+    """Write all, or all parts in turn, or nothing; on disk when this returns; the name. Refusals are InvalidRequest.
 
     A rename puts the file in its place. So a link is followed first, and a device, which would be gone, is refused.
     """
@@ -123,7 +123,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> str:
     scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
     try:
         with open(scratch, "xb") as stream:
-            stream.write(data)
+            stream.writelines((data,) if isinstance(data, bytes) else data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(scratch, target)

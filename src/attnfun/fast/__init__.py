@@ -1,9 +1,9 @@
 """Fused evaluation: a whole network on block after block of points by one compiled kernel (extra `fast`: numba).
 
-A model's call takes it if numba is there (without it, `arrays.py` plays networks by NumPy), for those of its parts (`network/playing.py`) that are work for WORTH exps or
-more: keys × points. The environment variable ATTNFUN_FAST=0 switches it off, ATTNFUN_FAST=1 takes it for every part and
-asks for numba. Which parts take it depends on the call alone, so the same call gives the same bits. Searches and proofs
-never take it: they compute alike with and without.
+A model's call takes it, for those of its parts (`network/playing.py`) that are work for WORTH exps or more: keys ×
+points. Without numba `arrays.py` plays networks by NumPy. The environment variable ATTNFUN_FAST=0 switches all of it
+off, ATTNFUN_FAST=1 takes it for every part and asks for numba. Which parts take it depends on the call alone, so the
+same call gives the same bits. Searches and proofs never take it: they compute alike with and without.
 """
 
 import os

@@ -47,8 +47,9 @@ bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
 
 .PHONY: bench-speed
-bench-speed: $(READY) ## evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run (writes benchmarks/speed.md; a few minutes, 4 GB)
-	$(BIN)/python benchmarks/speed.py --output benchmarks/speed.md
+bench-speed: $(READY) ## evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run (writes docs/performance.md; ten minutes, 4 GB)
+	$(BIN)/python benchmarks/speed.py --output docs/performance.md --section speed
+	$(BIN)/python benchmarks/speed_tokens.py --output docs/performance.md --section speed-tokens
 
 RIVALS := build/rivals-env
 $(RIVALS)/.ready: pyproject.toml constraints.txt benchmarks/rivals.txt

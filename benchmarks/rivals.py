@@ -20,7 +20,7 @@ from attnfun.lab.studies.drawing import NETWORKS, labelled, legend_below, panels
 from attnfun.lab.studies.runner import reproduce
 from attnfun.lab.studies.study import Row, Rows
 from attnfun.lab.studies.tables import median
-from bench import asked, cell
+from bench import asked, cell, replaced
 
 ROOT = Path(__file__).parents[1]
 OURS, LOOSE = "attnfun 1e-6", "attnfun 1e-3"
@@ -146,16 +146,6 @@ def growth_lines(tables: dict[str, Rows]) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- the page
-
-
-def replaced(page: str, name: str, lines: Sequence[str]) -> str:
-    """The page with these lines between the marks of that name."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, found, rest = page.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise SystemExit(f"the page has no {begin} … {end}")
-    return "\n".join([before + begin, "", *lines, "", end + after])
 
 
 def write(page: Path, tables: Mapping[str, Rows]) -> None:

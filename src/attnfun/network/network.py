@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.files import Mapped, map_behind
 from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
@@ -156,6 +157,12 @@ class Network(HasPlain):
     def domain(self) -> Box:
         """The box by the names of its inputs."""
         return Box(self.inputs, tuple(self.low.tolist()), tuple(self.high.tolist()))
+
+    @cached_property
+    def maps(self) -> tuple[Mapped, ...]:
+        """The files in which its weights lie, where they were left there: each must be as it was (`files.Mapped`)."""
+        found = (map_behind(array) for _, array in self.arrays())
+        return tuple({id(one): one for one in found if one is not None}.values())
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:

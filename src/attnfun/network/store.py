@@ -30,7 +30,7 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, intact, require
 from attnfun.network import sealed
-from attnfun.network.head import AnyArray
+from attnfun.network.head import AnyArray, everywhere, held_by_float32
 
 FORMAT = "attnfun 1"
 _OWN = ("format", "kind", "weights", "dtype")
@@ -145,7 +145,7 @@ class _Apart:
     def _tensor(self, array: AnyArray, path: str, dtype: str) -> str:
         kind = array.dtype.name
         require(kind in _TENSORS, f"{path}: an array of {kind} is not stored")
-        narrow = kind == "float64" and dtype == "float32" and bool((array == array.astype(np.float32)).all())
+        narrow = kind == "float64" and dtype == "float32" and everywhere(held_by_float32, array)
         self.tensors[path] = np.ascontiguousarray(array, dtype=_TENSORS["float32" if narrow else kind])
         return kind
 
@@ -206,7 +206,7 @@ class _Together:
         array = self.tensors.pop(path)
         if array.dtype.name not in (dtype, "float32" if dtype == "float64" else dtype):
             raise DamagedFile(f"tensor {path} is not {dtype}")
-        return array.astype(dtype)
+        return array.astype(dtype, copy=False)
 
 
 _MAPPINGS = (dict, Mapping)

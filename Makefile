@@ -41,7 +41,7 @@ test-slow: $(READY) ## the slow tests, and all examples of the property tests (a
 
 test-hooks: $(READY) ## the tests of hooks, hub and nnsight (first installs transformer-lens and nnsight, about 600 MB, into .venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[hooks,hub]' 'nnsight>=0.8'
-	$(PYTEST) tests/hooks
+	$(PYTEST) tests/hooks tests/house/test_first_hour.py
 
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
@@ -121,5 +121,5 @@ test-dist: dist ## both installed alone into fresh environments of every Python 
 	$(DIST)/bin/python tests/wheels/check.py dist
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist demo.png demo.safetensors attnfun-studies .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

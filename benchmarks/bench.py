@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from attnfun.parts import at_least, at_most
+
 Row = dict[str, Any]
+UPPER = ("proved bound", "proved", "e proved", "regret ≤", "TV ≤", "error ≤")
+LOWER = ("no such layer below",)
+"""Columns of bounds: no digit that is left out makes one of them say more than was proved."""
 
 
 def asked(doc: str | None, **more: dict[str, Any]) -> argparse.Namespace:
@@ -20,9 +25,11 @@ def asked(doc: str | None, **more: dict[str, Any]) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def cell(value: Any) -> str:
+def cell(value: Any, name: str = "") -> str:
     if value is None:
         return "–"
+    if isinstance(value, float) and name in (*UPPER, *LOWER):
+        return at_most(value, 3) if name in UPPER else at_least(value, 3)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}" if isinstance(value, float) else str(value)
 
 
@@ -52,7 +59,7 @@ def table(
             say(f"| {' | '.join(names)} |")
             say(f"| {' | '.join(right)} |")
         done.append(row)
-        say(f"| {' | '.join(cell(row.get(name)) for name in names)} |")
+        say(f"| {' | '.join(cell(row.get(name), name) for name in names)} |")
     for line in after(done):
         say(line)
     if options.json:

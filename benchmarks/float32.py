@@ -3,7 +3,7 @@
 Two figures. *proved*: the target compiled with dtype="float32" at 1e-4 of its range, with its certificate. *measured*:
 the best of the networks asked for at 1e-4, 3e-5 and 1e-5 of the range, whether proved or not, run by torch in float32
 at random points of the box that are float32 numbers, and compared with the expression at those points in float64. The
-second is a measurement and no bound; it stops at the first network that is within 1e-5.
+second is a measurement and not a bound; it stops at the first network that is within 1e-5.
 """
 
 import sys
@@ -95,7 +95,7 @@ def main() -> int:
         __doc__,
         only={"help": "names or patterns joined by commas, or a count of rows spread evenly"},
         jobs={"type": int, "default": 2, "help": "worker processes"},
-        points={"type": int, "default": 20_000, "help": "random points a target"},
+        points={"type": int, "default": 20_000, "help": "random points per target"},
     )
     cases = select([case for name in SUITES for case in read_suite(name)], options.only)
     with ProcessPoolExecutor(options.jobs) as pool:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import attnfun as af
+from attnfun.parts import at_least
 from bench import Row, asked, table
 
 CASES: list[tuple[str, dict[str, Any], int]] = [
@@ -45,7 +46,7 @@ def row(name: str, request: dict[str, Any], queries: int) -> Row:
     return {
         **{"network": name, "d": net.dim, "N": net.points, "H": net.cost.heads, "rank": net.cost.rank},
         **{"error ≤": said.proved, "predicted": said.error, "measured": f"{seen.error:.4g} ± {seen.error_se:.1g}"},
-        "right ≥": None if said.accuracy_proved is None else f"{said.accuracy_proved:.5f}",
+        "right ≥": None if said.accuracy_proved is None else at_least(said.accuracy_proved, 5),
         "predicted right": None if said.accuracy is None else f"{said.accuracy:.5f}",
         "measured right": f"{seen.accuracy:.5f} ± {seen.accuracy_se:.1g}",
         "no such layer below": None if limit is None or net.method != "random_heads" else limit["lower"],

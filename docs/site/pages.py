@@ -23,13 +23,13 @@ WRAPPED = "\n\n<style>.language-text code { white-space: pre-wrap; }</style>\n" 
 
 
 def text() -> None:
-    """The pages that people wrote. In the site docs/ is the root, so links lose `docs/`, or one `../`."""
+    """The pages that people wrote."""
     for page in sorted(ROOT.glob("*.md")):
-        write("index.md" if page.name == "README.md" else page.name, typeset(page.read_text().replace("](docs/", "](")))
+        write("index.md" if page.name == "README.md" else page.name, typeset(linked(page.read_text(), "docs/")))
     for name in ("CITATION.cff", "LICENSE"):
         write(name, (ROOT / name).read_text())
     for page in sorted((ROOT / "docs").glob("*.md")):
-        write(page.name, typeset(page.read_text().replace("](../", "](")))
+        write(page.name, typeset(linked(page.read_text(), "../")))
     for page in sorted((ROOT / "benchmarks").glob("*.md")):
         write(f"benchmarks/{page.name}", page.read_text().replace("](../docs/", "](../"))
     for picture in (ROOT / "docs").glob("*.png"):
@@ -37,6 +37,12 @@ def text() -> None:
     for folder in ("vendor", "assets"):
         left_out = shutil.ignore_patterns("*.md")
         shutil.copytree(ROOT / "docs" / folder, OUT / folder, dirs_exist_ok=True, ignore=left_out)
+
+
+def linked(page: str, away: str) -> str:
+    """Links as the site has them: docs/ is its root, so `away` falls off; README is its index, tutorials are pages."""
+    page = page.replace(f"]({away}", "](").replace("](README.md", "](index.md")
+    return re.sub(r"\]\((tutorials/[\w-]+)\.py\)", r"](\1.md)", page)
 
 
 def typeset(page: str) -> str:

@@ -89,7 +89,7 @@ for eps in (1e-1, 1e-2):
 ring = {f"q{k}": [f"d{k}", f"d{(k + 1) % 6}"] for k in range(6)}
 table = af.embed_dim(ring)
 print(
-    f"between {table.lower} and {table.upper} dimensions; margin {table.margin:.3f} with {table.bits} bits a coordinate"
+    f"between {table.lower} and {table.upper} dimensions; margin {table.margin:.3f} with {table.bits} bits per coordinate"
 )
 print("why not fewer:", table.obstruction.sentence)
 

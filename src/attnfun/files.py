@@ -151,7 +151,7 @@ def csv_rows(lines: Iterable[str], label: str) -> list[tuple[int, list[str]]]:
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file: its header, and its rows, each with its place, "PATH, line N"; spaces around cells are no part."""
+    """A CSV file: its header, and its rows, each with its place, "PATH, line N"; spaces around cells do not count."""
 
     path: str
     header: list[str]
@@ -173,12 +173,29 @@ class Table:
             yield place, [row[k] for k in at]
 
 
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """InvalidRequest in one sentence, before the work, for a path that `write_whole` would refuse."""
+    shown, target = f"{os.fspath(path)!r:.200}", Path(path)
+    try:
+        folder = Path(os.path.realpath(target)).parent
+        require(not target.is_dir(), f"cannot write {shown}: it is a folder")
+        plain = target.is_file() or not target.exists()
+        require(plain, f"cannot write {shown}: it is a device or a pipe; a regular file is needed")
+        require(folder.is_dir(), f"cannot write {shown}: there is no folder {str(folder)!r}")
+        require(os.access(folder, os.W_OK), f"cannot write {shown}: the folder does not accept files")
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise InvalidRequest(f"cannot write {shown}: {getattr(error, 'strerror', None) or error}") from None
+
+
 def write_whole(path: str | os.PathLike[str], data: bytes | Callable[[Path], None]) -> str:
     """Write all or nothing, on disk when this returns; the name. InvalidRequest for a path that cannot be written.
 
-    data  the bytes, or what writes them into a file of the name that it is given, for more than should be held twice
+    A rename puts the file in its place. So a link is followed first, and a device, which would be gone, is refused.
+
+    data  the bytes, or what writes them into the file that it is given, where they should not be held twice
     """
-    target = Path(path)
+    require_writable(path)
+    target = Path(os.path.realpath(path))
     scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
     try:
         with open(scratch, "xb") as stream:
@@ -193,9 +210,9 @@ def write_whole(path: str | os.PathLike[str], data: bytes | Callable[[Path], Non
                 os.fsync(stream.fileno())
             os.chmod(scratch, stat.S_IMODE(mode))  # it may be a new file
         os.replace(scratch, target)
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(f"cannot write {str(target)!r}: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {os.fspath(path)!r:.200}: {error.strerror or error}") from error
     finally:
-        with suppress(OSError, ValueError):
+        with suppress(OSError):
             scratch.unlink()
-    return str(target)
+    return os.fspath(path)

@@ -9,7 +9,6 @@ import pytest
 
 from attnfun.cli import application
 from attnfun.cli.arguments import (
-    check_writable,
     picture_path,
     read_domain,
     read_point,
@@ -19,6 +18,7 @@ from attnfun.cli.arguments import (
 )
 from attnfun.cli.suite import select
 from attnfun.errors import InvalidRequest
+from attnfun.files import require_writable
 from attnfun.search import read_norm
 
 
@@ -120,11 +120,11 @@ def test_a_bad_csv_says_where(tmp_path: Path, content: bytes, said: str) -> None
 
 
 def test_outputs_are_checked_before_the_work(tmp_path: Path) -> None:
-    check_writable(None, str(tmp_path / "new.png"))
+    require_writable(str(tmp_path / "new.png"))
     with pytest.raises(InvalidRequest, match="no folder"):
-        check_writable(str(tmp_path / "missing" / "a.png"))
+        require_writable(str(tmp_path / "missing" / "a.png"))
     with pytest.raises(InvalidRequest, match="is a folder"):
-        check_writable(str(tmp_path))
+        require_writable(str(tmp_path))
 
 
 def test_rows_of_a_suite_are_chosen_by_pattern_or_count() -> None:

@@ -27,7 +27,7 @@ def test_findings_and_mends_are_said_in_words(files: tuple[str, str], capsys: py
     good, soft = files
     assert main(["diagnose", good, "--strict"]) == 0
     assert "healthy" in capsys.readouterr().out
-    assert main(["diagnose", soft]) == 0  # findings are no failure
+    assert main(["diagnose", soft]) == 0  # findings are not a failure
     out = capsys.readouterr().out
     assert "fuzzy partition (serious)" in out and "Fix: multiply keys and biases by" in out
     assert main(["diagnose", soft, "--strict"]) == 1

@@ -86,7 +86,12 @@ def named(line: str) -> str:
     return " ".join(words[:2]) if words[0] == "bounds" else words[0]
 
 
-def test_every_command_is_among_the_requests() -> None:
+# A command without a request above is tried by its first example.
+WITHOUT = set(COMMANDS) - ELSEWHERE - {named(line) for line in REQUESTS}
+REQUESTS += [COMMANDS[name].examples[0].removeprefix("attnfun ") for name in sorted(WITHOUT)]
+
+
+def test_every_request_is_of_a_command() -> None:
     assert {named(line) for line in REQUESTS} | ELSEWHERE == set(COMMANDS)
 
 

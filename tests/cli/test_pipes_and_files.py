@@ -16,7 +16,7 @@ import pytest
 import attnfun.plots
 from attnfun.cli import main
 from attnfun.errors import InvalidRequest
-from attnfun.files import TooLong, read_bytes, read_text, require_regular
+from attnfun.files import TooLong, read_bytes, read_text, require_regular, write_whole
 from products import few
 
 RUN = [sys.executable, "-c", "import sys; from attnfun.cli import main; sys.exit(main())"]
@@ -105,6 +105,45 @@ def test_a_file_past_its_limit_is_refused_by_its_length(tmp_path):
     with pytest.raises(TooLong, match="more than"):
         read_bytes(path, 1 << 39)
     assert main(["verify", str(path)]) == main(["embed-dim", str(path)]) == 2
+
+
+@pytest.mark.parametrize(
+    "place, why", [("pipe", "a device or a pipe"), ("no/f", "there is no folder"), (".", "a folder")]
+)
+def test_no_writer_takes_the_place_of_a_device_or_begins_its_work(place, why, tmp_path, monkeypatch, capsys):
+    """A rename onto /dev/null would leave a file in its place. A pipe stands for all devices here."""
+    os.mkfifo(tmp_path / "pipe")
+    net, file, path = attnfun.compile("x", (0, 1), 0.1), str(tmp_path / "n"), tmp_path / place
+    net.save(file)
+    for write in (net.save, lambda p: net.export(p, "numpy"), lambda p: write_whole(p, b"")):
+        with pytest.raises(InvalidRequest, match=why):
+            write(path)
+    monkeypatch.setattr("attnfun.verbs.load", lambda *_: pytest.fail("the work was begun"))
+    for command in (
+        ["export", file, "--to", "tex", "-o"],
+        ["eval", file, "--at", "x=0", "-o"],
+        ["show", file, "--png"],
+    ):
+        assert main([*command, str(path)]) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert why in said
+    assert (tmp_path / "pipe").is_fifo() and sorted(one.name for one in tmp_path.iterdir()) == ["n", "pipe"]
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path):
+    (tmp_path / "link").symlink_to("there")
+    for text in (b"new", b"newer"):
+        assert write_whole(tmp_path / "link", text) == str(tmp_path / "link")
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "there").read_bytes() == text
+
+
+@pytest.mark.parametrize("name", ["a\0b.png", "a" * 300 + ".png"])
+def test_a_name_that_no_file_can_have_is_refused_in_one_sentence(name, tmp_path):
+    pytest.importorskip("matplotlib")
+    net = attnfun.compile("x", (0, 1), 0.1)
+    for write in (net.save, net.plot):
+        with pytest.raises(InvalidRequest, match=r"^cannot write '"):
+            write(tmp_path / name)
 
 
 def pictures():

@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -244,6 +246,15 @@ def test_files_hold_every_row_with_reason_and_nearest() -> None:
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1 and len(table) == 4
     assert "nearest: eps=0.0001" in text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_in_a_table_are_rounded_to_the_safe_side(seed: int) -> None:
+    high, low = (float(v) for v in np.random.default_rng(seed).uniform(0, 1, 2))
+    lines = written(report(row("a") | {"error": high, "error_low": low}), ".md").splitlines()
+    names, cells = ([cell.strip() for cell in line.split("|")] for line in lines if line.startswith(("| name", "| a")))
+    shown = dict(zip(names, cells, strict=True))
+    assert Fraction(shown["error"]) > Fraction(high) and Fraction(shown["error low"]) < Fraction(low)
 
 
 # shipped suites

@@ -109,7 +109,7 @@ def test_exponentials_that_vanish_are_no_obstacle(count: Counter) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_intervals_near_the_smallest_numbers_end_with_a_proof_or_a_reason(count: Counter, seed: int) -> None:
-    """Squares of their widths are 0 in float64, and one over a width is no number."""
+    """Squares of their widths are 0 in float64, and one over a width is not a number."""
     rng = some(seed)
     width = rng.choice([5e-324, 10.0 ** -rng.uniform(163, 320)])
     low = rng.choice([0.0, width])

@@ -159,7 +159,7 @@ def test_one_unit_takes_three_keys_whatever_the_tolerance(eps: float) -> None:
 
 
 def test_interpolation_has_the_rate_that_the_story_tells() -> None:
-    """The published grid, one head of p points a unit: errors fall like 1/p and stay below Σ|W₂| C B/(p − 1)."""
+    """The published grid, one head of p points per unit: errors fall like 1/p and stay below Σ|W₂| C B/(p − 1)."""
     module = mlp((3, 8, 2)).double()
     first, second = (m.weight.detach().numpy() for m in (module[0], module[2]))
     bias = module[0].bias.detach().numpy()

@@ -301,7 +301,7 @@ def test_a_missing_package_is_one_sentence(package: str, tmp_path: Path, monkeyp
         networked("function").to_onnx(tmp_path / "m.onnx")
 
 
-@pytest.mark.parametrize("place, why", [("none/m.onnx", "does not exist"), (".", "is a folder")])
+@pytest.mark.parametrize("place, why", [("none/m.onnx", "there is no folder"), (".", "is a folder")])
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     place: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -420,7 +420,7 @@ def _kept(certificate: Any, cost: Any, facts: Mapping[str, Any]) -> dict[str, An
     if certificate is not None:
         out |= {"status": certificate.status.value, "construction": certificate.construction}
         out |= {"proof": certificate.method, "eps": certificate.eps}
-        if certificate.status.value != "sampled":  # what was measured is no bound, and may be rounding alone
+        if certificate.status.value != "sampled":  # what was measured is not a bound, and may be rounding alone
             out["bound"] = certificate.error[1]
     if cost is not None:
         out |= {size: getattr(cost, size) for size in SIZES}

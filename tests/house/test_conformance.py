@@ -18,6 +18,7 @@ from attnfun.cli import main
 from attnfun.kinds import NAMES, Kind, find, named
 from attnfun.learn.probe import measured
 from attnfun.network import store
+from hooks.every_kind import KINDS, differs, inputs
 from house.requests import ASIDE, model
 from products import few
 from stored import load, save
@@ -150,11 +151,13 @@ def test_it_says_what_it_is(kind: str, seed: int) -> None:
     json.dumps(one.record(), allow_nan=False, default=str)
 
 
-@kinds
-def test_it_runs_in_torch(kind: str) -> None:
-    one = model(kind, 0)
-    if one.cost.layers:
-        assert one.to_torch() is not None
+@every
+@pytest.mark.parametrize("kind", KINDS)
+def test_torch_computes_the_same(kind: str, seed: int) -> None:
+    pytest.importorskip("torch")
+    one = model(kind, seed)
+    arrays = inputs(one, 3)
+    assert differs(one, one.to_torch()(*arrays), arrays) <= 1.0
 
 
 @pytest.mark.parametrize("kind", few(NAMES, 5))

@@ -166,11 +166,32 @@ def test_the_rule_allows_what_lies_below(file: str, source: str) -> None:
     assert violations(ast.walk(ast.parse(source)), PACKAGE / file) == []
 
 
-def test_the_command_line_names_no_kind() -> None:
-    """Commands of a kind, and what they do besides calling its verb, stand in its folder."""
-    for path in (PACKAGE / "cli").glob("*.*"):
-        text, kinds = path.read_text("utf-8"), "|".join(NAMES)
-        assert not re.findall(rf"kinds\.({kinds})\b|kind (?:==|!=|in) .*[\"']({kinds})\b", text), path
+def named_kinds(text: str) -> list[str]:
+    """Where a text names the module of a kind, or asks for one by name."""
+    kind = rf"(?:[\"']\w+[\"'], )*[\"'](?:{'|'.join(NAMES)})[\"']"
+    asked = rf"\b(?:kind|name) (?:==|!=|in|not in) [\[({{]?{kind}|\bcase {kind}|\bfind\([\"']"
+    return re.findall(rf"kinds[./](?:{'|'.join(NAMES)})\b|{asked}", text)
+
+
+def test_no_room_but_the_kinds_names_a_kind() -> None:
+    """What differs by kind, its commands too, stands in its folder. The public names lead there."""
+    apart = ("kinds", "lab")
+    rooms = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".toml") and path.parent != PACKAGE]
+    rooms += [PACKAGE / f"{name}.py" for name in CORE]
+    for path in rooms:
+        place = path.relative_to(PACKAGE)
+        if place.parts[0] not in apart and place.as_posix() not in ABOVE:
+            assert named_kinds(path.read_text("utf-8")) == [], place
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from attnfun.kinds.set import build", 'verb = "attnfun.kinds.matching.verb:matching"', 'find("relation")',
+     'if model.target.kind == "sequence":', "if kind in ('mean', 'set'):", 'if kind.name != "average":',
+     "kind not in {'set'}"],
+)  # fmt: skip
+def test_the_rule_sees_a_kind_that_is_named(text: str) -> None:
+    assert named_kinds(text) and not named_kinds('find(kind)\nd.kind == "mean"\n# a set, a relation')
 
 
 def test_the_checker_imports_nothing_by_a_computed_name() -> None:

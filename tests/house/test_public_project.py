@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml  # a package of the extra `test` brings it
+from packaging.specifiers import SpecifierSet  # pytest brings it
+from packaging.version import Version
 
 import attnfun as af
 from attnfun import files
@@ -71,6 +73,17 @@ def test_the_workflow_runs_targets_of_the_makefile_and_nothing_else() -> None:
     steps = [shlex.split(step["run"]) for job in jobs.values() for step in job["steps"] if "run" in step]
     assert len(steps) == len(jobs) and all(words[0] == "make" for words in steps)
     assert {words[1] for words in steps} <= {"test", "docs", "test-dist"}
+
+
+def test_the_workflow_installs_the_torch_of_the_constraints_without_cuda() -> None:
+    """A version with +cpu sorts above the same without it, so pip takes it wherever `==` without + is asked for."""
+    assert read(".github/workflows/ci.yml")["env"]["PIP_EXTRA_INDEX_URL"] == "https://download.pytorch.org/whl/cpu"
+    (pinned,) = re.findall(r"^torch(.*)$", (ROOT / "constraints.txt").read_text("utf-8"), re.M)
+    version = pinned.removeprefix("==")
+    asked = SpecifierSet(pinned)
+    assert Version(version) < Version(f"{version}+cpu") and all(
+        asked.contains(one) for one in (version, f"{version}+cpu")
+    )
 
 
 def test_hooks_of_a_commit_are_the_checks_of_the_environment() -> None:

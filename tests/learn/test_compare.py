@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import attnfun as af
+from attnfun.learn.compare import bound_text
 
 pytest.importorskip("torch")
 
@@ -34,6 +36,8 @@ def test_the_table_has_sizes_errors_bounds_and_steps(networks: Networks) -> None
         assert entry.l2 == pytest.approx(np.sqrt(np.mean(error**2)), rel=0.1)
         assert entry.bound is None or entry.sup <= entry.bound
         assert entry.name in str(table)
+        shown = bound_text(entry).split()[0]
+        assert shown == "–" if entry.bound is None else Fraction(shown) >= Fraction(entry.bound)
     assert len(json.loads(json.dumps(table.to_json()))["rows"]) == 3
 
 

@@ -54,7 +54,7 @@ def grid_axis(centres: npt.NDArray[np.float64], beta: float, column: int, width:
 
 
 def partition(cells: int, dims: int, sharpness: float = 200.0, dtype: str = "float64") -> Network:
-    """sin(3 x0) + cos(2 x1) + ... on [-1, 1]^dims with `cells` cells an axis and beta h^2 = sharpness."""
+    """sin(3 x0) + cos(2 x1) + ... on [-1, 1]^dims with `cells` cells per axis and beta h^2 = sharpness."""
     h = 2.0 / cells
     centres = rounded(-1 + h * (np.arange(cells) + 0.5), dtype)
     axes = tuple(grid_axis(centres, sharpness / h**2, k, dims, dtype) for k in range(dims))

@@ -34,7 +34,7 @@ class Drawn:
 def cells(
     expression: str | list[str], domain: str, per_axis: int, sharpness: float = 20.0, norm: float = math.inf
 ) -> Drawn:
-    """A product partition with `per_axis` cells a variable and the target's values at the centres."""
+    """A product partition with `per_axis` cells per variable and the target's values at the centres."""
     box = Box.parse(domain)
     target = Function.read(expression, box)
     axes, centres = [], []

@@ -62,7 +62,7 @@ def _depth_mlp(rows: Rows) -> Rows:
 
 
 def _structure(rows: Rows) -> Rows:
-    """A target without structure that needs ten keys a variable."""
+    """A target without structure that needs ten keys per variable."""
     for row in rows:
         if row["family"] == "all products":
             row["keys"] = 10.0 * row["d"]

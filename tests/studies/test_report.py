@@ -7,18 +7,21 @@ import json
 import re
 import shutil
 import subprocess
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import attnfun as af
 from attnfun.errors import InvalidRequest
-from attnfun.lab.studies import NAMES
+from attnfun.lab.studies import NAMES, tables
 from attnfun.lab.studies.drawing import panels
 from attnfun.lab.studies.report import Found, Laboratory, cell, read
 from attnfun.lab.studies.runner import _Run, png
+from attnfun.lab.studies.study import find
 from studies import made_up
 
 pytest.importorskip("matplotlib")
@@ -237,6 +240,20 @@ def test_a_folder_without_studies_is_refused(tmp_path: Path) -> None:
 def test_numbers_are_rounded_for_reading() -> None:
     values = [None, True, 7, 12_345_678, 0.123456, 1.5e-12, float("nan"), "text"]
     assert [cell(v) for v in values] == ["–", "yes", "7", "12,345,678", "0.1235", "1.5e-12", "nan", "text"]
+
+
+@pytest.mark.parametrize("value", np.random.default_rng(5).uniform(0, 1, 8).tolist())
+def test_bounds_in_tables_and_sentences_are_rounded_to_the_safe_side(value: float) -> None:
+    up, down = cell(value, "≤ proved"), cell(value, "≥ proved")
+    (said,) = tables.read([{"proved": value, "least": value}]).say("{proved:≤4} {least:≥4} {proved:.2g}")
+    assert said == f"{up} {down} {value:.2g}"
+    assert Fraction(down) < Fraction(value) < Fraction(up) and cell(value) in (up, down)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_column_of_bounds_says_on_which_side_they_are(name: str) -> None:
+    bounds = {column: text for column, text in find(name).columns.items() if column in ("proved", "least", "bound")}
+    assert all(text[:2] in ("≤ ", "≥ ") for text in bounds.values()), bounds
 
 
 def test_the_order_is_that_of_the_registry() -> None:

@@ -59,7 +59,7 @@ def test_a_gap_of_trained_layers_that_was_not_measured_is_none() -> None:
 def test_a_count_of_neurons_is_held_against_the_norm_that_was_measured() -> None:
     study, table = find("neuron-bounds"), recorded("neuron-bounds")
     known = [row for row in table if row["count"] is not None]
-    assert study.judge([row | {"unit_count": row["neurons"] / 2} for row in known]).kind != REFUTED  # C = 1 is no bound
+    assert study.judge([row | {"unit_count": row["neurons"] / 2} for row in known]).kind != REFUTED  # not with C = 1
     verdict = study.judge([row | {"count": row["neurons"] / 2} for row in known])
     assert verdict.kind == REFUTED and "more neurons than the bound allows" in verdict.words
 

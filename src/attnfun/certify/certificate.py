@@ -58,7 +58,7 @@ class Certificate(Brief):
     `construction` names what made the weights where that is known: `verify`, which reads weights and target alone, does
     not know it, and two certificates are compared without it.
 
-    What a file says of itself is no proof: a certificate that was read has the status `stored`, and `claimed` is the
+    What a file says of itself is not a proof: a certificate that was read has the status `stored`, and `claimed` is the
     status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.
     """
 
@@ -130,6 +130,11 @@ class Certificate(Brief):
         return f"{self.heading}: the {self.norm_name} is at most {at_most(high)}{seen}; {asked}."
 
     @property
+    def parts_told(self) -> str:
+        """What the bound is the sum of."""
+        return ", ".join(f"{name} {at_most(part, 3)}" for name, part in self.parts.items())
+
+    @property
     def norm_name(self) -> str:
         """error, L^2 error, or what a kind calls the mean that it is about."""
         power = "error" if math.isinf(self.norm) else f"L^{self.norm:g} error"
@@ -142,7 +147,7 @@ class Certificate(Brief):
 
     @property
     def measured(self) -> bool:
-        """Whether `error[1]` is, or is said by the file to be, a measurement and no bound."""
+        """Whether `error[1]` is, or is said by the file to be, a measurement and not a bound."""
         return Status.SAMPLED in (self.status, self.claimed)
 
     def told(self, *proved: str) -> list[str]:

@@ -9,8 +9,8 @@ Then
 
 because Chebyshev coefficients obey |c_j| ≤ 2^{nonzero} M ρ^−j and interpolation only aliases T_j to ±T_j', so it adds
 at most the same tail once more (the telescoped sum avoids the cancellation of Πp − Πq). p is then evaluated on N_k >
-n_k nodes an axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within π/(2N_k)
-of a node in each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and Zeller 1964). So
+n_k nodes per axis; with θ = arccos t it is a trigonometric polynomial of degree n_k − 1 whose maximum is within
+π/(2N_k) of a node in each angle, and there it keeps cos((n_k−1)π/(2N_k)) of it (Riesz; Ehlich and Zeller 1964). So
 
     sup|r| ≤ max_grid |p| / Π_k cos((n_k−1)π/(2N_k)) + T.
 
@@ -111,7 +111,7 @@ def _choose(view: View, graph: Graph, names: tuple[str, ...], tolerance: float, 
                         n = _counts(upper(size), rho, goal)
                         if np.all(n <= _CAP[view.dim]):
                             return rho, size, n
-                    raise Undecided(f"nodes: {int(n.max())} nodes an axis wanted, the cap is {_CAP[view.dim]}")
+                    raise Undecided(f"nodes: {int(n.max())} nodes per axis wanted, the cap is {_CAP[view.dim]}")
         rho = 1 + (rho - 1) * 0.8
     raise Undecided("nodes: no complex ellipse around the box could be proved free of singularities")
 

@@ -71,7 +71,7 @@ def hypotheses(dtype: str, softmax: bool = True) -> tuple[str, ...]:
     return (
         arithmetic,
         "NumPy: exp, log and tanh within 4 ulp",
-        "compiled kernels do the operations that they list; their exp is proved within 4 units of roundoff",
+        "compiled kernels do the operations that they list, with an exp of their own within 4 units of roundoff",
         f"torch on the CPU: exp within 4 ulp in {dtype}{fused}",
         "attention kernels that rescale running sums do so at most once for every further 64 keys",
         TRUSTED,
@@ -192,7 +192,7 @@ def product_bounds(view: View, head: HeadView, dtype: str, envelope: bool = True
     g = gamma(_roundings(head), u)
     g = g / (1 - g) if g < 0.5 else math.inf
     common = EXP_UNITS[dtype] * max(len(head.axes), 1 + n // 64) * u
-    with np.errstate(over="ignore", invalid="ignore"):  # boxes past every double: NaN, which is no bound
+    with np.errstate(over="ignore", invalid="ignore"):  # boxes past every double: NaN, which is not a bound
         worst = common + sum(
             _axis_move(view, head, a, dtype, *_ends(view, axis.variable)).max() for a, axis in enumerate(head.axes)
         )

@@ -32,7 +32,7 @@ from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box, sub_boxes
 from attnfun.language.slopes import enclosed_slopes
 
-_CELLS = {2: 24, 3: 8, 4: 5}  # sub-boxes an axis for the gradient
+_CELLS = {2: 24, 3: 8, 4: 5}  # sub-boxes per axis for the gradient
 
 
 def widened(g: Graph, low: float, high: float, delta: float) -> tuple[float, float]:

@@ -16,8 +16,8 @@ class Proof:
     `high` bounds the error of every input, as computed; infinity where nothing is proved, and then `reason` says why.
     `low` is an error in real arithmetic, at `witness`; `seen` is what is left of it as computed (`low` itself unless
     given): that is what refutes. `parts` split `high`. `conditional`: the bound rests on a hypothesis about the target
-    that the user declared. `measured`: `high` is a measurement and no bound. `refuted` and `unmet` begin the sentences
-    for a bound that misses eps: what was found at the witness, and a remark on the bound.
+    that the user declared. `measured`: `high` is a measurement and not a bound. `refuted` and `unmet` begin the
+    sentences for a bound that misses eps: what was found at the witness, and a remark on the bound.
     """
 
     method: str
@@ -84,7 +84,7 @@ def status_of(high: float, eps: float | None, low: float = 0.0, *, conditional: 
 
 
 def above(high: float, eps: float | None) -> str:
-    """Why a bound is no proof of eps, in words."""
+    """Why a bound is not a proof of eps, in words."""
     if not high < math.inf or eps is None:
         return "no finite bound could be proved"
     return f"the proved bound {at_most(high, 3)} is above eps {eps:.3g}"

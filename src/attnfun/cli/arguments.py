@@ -1,7 +1,6 @@
 """Reading what was typed: tokens that begin with '-', domains, points, norms, CSV files."""
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -118,15 +117,6 @@ def picture_path(png: str | None, beside: str | None) -> str | None:
 
         require_matplotlib()
     return str(Path(beside or "attnfun").with_suffix(".png")) if png == "" else png
-
-
-def check_writable(*paths: str | None) -> None:
-    """Refuse before the work, not after it: the folder of every output must exist and accept files."""
-    for path in filter(None, paths):
-        folder = Path(path).absolute().parent
-        require(not Path(path).is_dir(), f"cannot write {path!r}: it is a folder")
-        require(folder.is_dir(), f"cannot write {path!r}: there is no folder {str(folder)!r}")
-        require(os.access(folder, os.W_OK), f"cannot write {path!r}: the folder does not accept files")
 
 
 def read_spectrum(text: str) -> tuple[float, float]:

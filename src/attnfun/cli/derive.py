@@ -17,9 +17,10 @@ from typing import Annotated, Any
 
 import typer
 
-from attnfun.cli.arguments import READERS, check_writable, picture_path, read_domain, unshield, whole_numbers
+from attnfun.cli.arguments import READERS, picture_path, read_domain, unshield, whole_numbers
 from attnfun.cli.records import model_page, model_record
 from attnfun.cli.render import EXIT, Interrupted, Part, filled, page, print_json, progress_bar, told, viewed
+from attnfun.files import require_writable
 from attnfun.kinds import Command, declared, named
 
 _KINDS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
@@ -153,8 +154,9 @@ def _run(command: Command, every: Mapping[str, Asked], given: dict[str, Any]) ->
     as_json, output = given.pop("as_json"), given.pop("output", None) if command.output else None
     beside = command.beside.format_map(given) if command.beside else output
     picture = picture_path(given.pop("png", None), beside)
-    files = ("out", "output", "markdown", "checkpoint")
-    check_writable(output, picture, *(given.get(one) for one in files if one in every and every[one].metavar != "DIR"))
+    files = [one for one in ("out", "output", "markdown", "checkpoint") if one in every and every[one].metavar != "DIR"]
+    for path in filter(None, (output, picture, *map(given.get, files))):
+        require_writable(path)
     request = {name: every[name].read(value) for name, value in given.items()}
     request = {k: v for k, v in request.items() if v is not None or k not in command.options}
     texts: list[str] = request[command.arguments[0]] if command.several and not command.front else []

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from attnfun.cli.derive import Answer
-from attnfun.cli.render import Part, Whole, literal, number
+from attnfun.cli.render import Part, Whole, literal
 from attnfun.errors import InvalidRequest, require
 
 _COLOURS = {"serious": "bold red", "warning": "yellow", "note": "dim", "healthy": "green"}
@@ -45,7 +45,7 @@ def trained(
     if out:
         learned.save(out)
         record["file"] = out
-    rows = [asdict(one) | {"bound": bound_text(one, number)} for one in table.entries]
+    rows = [asdict(one) | {"bound": bound_text(one)} for one in table.entries]
     said = {"rows": rows, "made": fit.steps, "why": _STOPPED[fit.stopped]}
     said |= {name: learned.history[at].key_norm_max for name, at in (("first", 0), ("last", -1))}
     said |= {"reason": certificate.reason or certificate.status.meaning}

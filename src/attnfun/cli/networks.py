@@ -11,7 +11,6 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from attnfun.cli.arguments import read_point, read_points
@@ -19,6 +18,7 @@ from attnfun.cli.derive import Answer
 from attnfun.cli.records import certificate_record, head_rows, model_record, step_rows
 from attnfun.cli.render import VERDICT, Grid, Whole
 from attnfun.errors import InvalidRequest, require
+from attnfun.files import write_whole
 
 
 def verified(file: str, target: list[str] | None = None, progress: Any = None, **rest: Any) -> Answer:
@@ -96,7 +96,7 @@ def evaluated(
         return Answer(record, parts=[Grid(columns, [[Whole(f"{v:.12g}") for v in line] for line in data])], code=0)
     text = as_csv(columns, data)
     if output:
-        Path(output).write_text(text, encoding="utf-8")
+        write_whole(output, text.encode())
     return Answer(record, text="" if output else text, code=0)
 
 

@@ -44,7 +44,7 @@ def model_page(record: dict[str, Any]) -> list[Part]:
 
 def certificate_facts(record: dict[str, Any]) -> list[Part]:
     """The certificate as facts."""
-    from attnfun.language.numbers import at_least
+    from attnfun.language.numbers import at_least, at_most
 
     status, relative = str(record["status"]), record.get("relative")
     low, high, eps = record["error_low"], record["error"], record["eps"]
@@ -54,7 +54,7 @@ def certificate_facts(record: dict[str, Any]) -> list[Part]:
     if relative:
         asked += f"  ({number(relative.get('fraction'))} of the target's range {number(relative.get('range'))})"
     parts: dict[str, float] = record.get("parts") or {}
-    sum_of_parts = " + ".join(f"{literal(key)} {number(value)}" for key, value in parts.items())
+    sum_of_parts = " + ".join(f"{literal(key)} {at_most(value, 3)}" for key, value in parts.items())
     first: list[Part] = [
         *viewed(record, [["target", "{target}"], ["domain", "{domain}"]]),
         ("norm", _norm(record)),
@@ -139,7 +139,15 @@ def heads_page(record: dict[str, Any]) -> Iterator[Part]:
     several = f"{head}s" if len(every) <= MOST_HEADS else f"{head}s (the first {MOST_HEADS} of {len(every):,})"
     columns = ["head=name", "layer", "keys", "lattice: × ", "rank", "writes:, "]
     if "steps" in record:
-        columns = [f"{head}=head", "layer", "function", f"{key}s=keys", "pieces", "range=ends: to ", "own error=own"]
+        columns = [
+            f"{head}=head",
+            "layer",
+            "function",
+            f"{key}s=keys",
+            "pieces",
+            "range=ends: to ",
+            "own error=own:at most",
+        ]
         columns += ["share:.1%", "meaning"]
     rows = [one | {"meaning": "" if one["name"] == one.get("function") else one["name"]} for one in every[:MOST_HEADS]]
     yield from viewed({"rows": rows}, [{"table": "rows", "columns": columns, "title": several}])

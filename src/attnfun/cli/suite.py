@@ -25,6 +25,7 @@ from attnfun.cli.records import model_record
 from attnfun.cli.render import clean, failure, number
 from attnfun.errors import InvalidRequest, require
 from attnfun.files import Table, read_text, write_whole
+from attnfun.language.numbers import at_least, at_most
 
 if TYPE_CHECKING:
     from attnfun.lab.suite import Case, Row
@@ -340,11 +341,17 @@ def _markdown(report: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(columns).replace("_", " ") + " |")
         lines.append("|" + "".join(" --- |" if key in ("name", "status", "method") else " ---: |" for key in columns))
         for row in rows:
-            cells = [number(row.get(key)) for key in columns]
+            cells = [_cell(row, key) for key in columns]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         refused = [f"- `{row['name']}`: {why(row)}" for row in rows if row["status"] not in GOOD]
         lines += ["", *refused, *([""] if refused else [])]
     return "\n".join(lines)
+
+
+def _cell(row: Row, key: str) -> str:
+    """Bounds are rounded to the safe side."""
+    value, side = row.get(key), {"error": at_most, "error_low": at_least}.get(key)
+    return number(value) if side is None or value is None else side(value, 3)
 
 
 def why(row: Row) -> str:

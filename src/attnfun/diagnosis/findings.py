@@ -205,11 +205,6 @@ class Finding(Brief):
     fixes: tuple[Fix, ...]
     figures: dict[str, Any]
 
-    @property
-    def mends(self) -> tuple[Fix, ...]:
-        """`fixes`, by the name that they had."""
-        return self.fixes
-
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -378,7 +373,7 @@ def _fixes(f: Figures, sharper: bool) -> tuple[Fix, ...]:
     least = min(v for v in (f.error, f.best_error) if v is not None)
     if least > f.tolerance:
         factor = float(math.ceil(least / f.tolerance)) if f.tolerance > 0 else math.inf
-        more = f"about {_n(factor)} times as many keys an axis" if factor <= MANY_TIMES else "far more keys"
+        more = f"about {_n(factor)} times as many keys per axis" if factor <= MANY_TIMES else "far more keys"
         fixes.append(Fix("keys", f"{more}, or fitted values (method='bernstein')", factor))
     return tuple(fixes)
 

@@ -39,8 +39,6 @@ class Examined(Brief):
         """The network with this head fixed; only "scale", "refit" and "drop" are done to weights."""
         return fixed(self.subject, self.figures, fix)
 
-    mend = fix  # the name that it had
-
     def to_json(self) -> dict[str, Any]:
         return {"figures": self.figures.to_json(), "findings": [one.to_json() for one in self.findings]}
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.export.common import certified_by, compare
-from attnfun.files import write_whole
+from attnfun.files import require_writable, write_whole
 from attnfun.kinds import named
 from attnfun.model import Model
 from attnfun.network.head import require_dtype
@@ -40,8 +40,7 @@ def export(model: Model[Any, Any], path: str | Path, to: str = "torch", dtype: s
         raise InvalidRequest(f"export writes models, as `compile` and `load` return them, not {model!r:.60}")
     dtype = dtype or model.dtype
     require_dtype(dtype)
-    require(Path(path).absolute().parent.is_dir(), f"cannot write {str(path)!r}: its folder does not exist")
-    require(not Path(path).is_dir(), f"cannot write {str(path)!r}: it is a folder")
+    require_writable(path)
     made = named(WRITERS[to])(model, dtype)
     record = dict(made.record)
     if made.run is not None:

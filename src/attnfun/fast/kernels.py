@@ -261,6 +261,39 @@ def _line(t: Any, n: int, numbers: Any, k: int, num: Any, den: Any, c: int) -> N
 
 
 @compiled
+def _sharp_line(t: Any, n: int, numbers: Any, k: int, floor: Any, num: Any, den: Any, peak: Any, c: int) -> None:
+    """KEYS of one query and one output: the largest logit is found first, then subtracted; four keys at a time."""
+    b, v = k + n, k + 2 * n
+    k0, b0 = numbers[k], numbers[b]
+    for q in range(c):
+        num[q] = 0
+        den[q] = 0
+        peak[q] = k0 * t[q] + b0
+    j = 1
+    while j < n:
+        m = min(j + 1, n - 1)
+        k0, b0, k1, b1 = numbers[k + j], numbers[b + j], numbers[k + m], numbers[b + m]
+        for q in range(c):
+            x, most = t[q], peak[q]
+            l0, l1 = k0 * x + b0, k1 * x + b1
+            most = l0 if l0 > most else most
+            peak[q] = l1 if l1 > most else most
+        j += 2
+    j = 0
+    while j < n:
+        m = min(j + 1, n - 1)
+        k0, b0, k1, b1 = numbers[k + j], numbers[b + j], numbers[k + m], numbers[b + m]
+        v0, v1, more = numbers[v + j], numbers[v + m], numbers.dtype.type(m > j)
+        for q in range(c):
+            x, most = t[q], peak[q]
+            l0, l1 = (k0 * x + b0) - most, (k1 * x + b1) - most
+            e0, e1 = _exp(floor if l0 < floor else l0), more * _exp(floor if l1 < floor else l1)
+            den[q] += e0 + e1
+            num[q] += v0 * e0 + v1 * e1
+        j += 2
+
+
+@compiled
 def _keys(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> None:
     """index: n, r, p, r query rows, p rows to write; numbers: a floor, r limits, slopes, biases, values."""
     n, r, p = index[at], index[at + 1], index[at + 2]
@@ -270,13 +303,16 @@ def _keys(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int
     v = b + n
     den, lowest = rows[0], numbers[w]
     safe = _safe(buf, index, at, r, numbers, w, c)
-    if safe and r == 1 and p == 1:
+    peak, own = rows[1], rows[2]
+    if r == 1 and p == 1:
         out = buf[index[to]]
-        _line(buf[index[at]], n, numbers, k, out, den, c)
+        if safe:
+            _line(buf[index[at]], n, numbers, k, out, den, c)
+        else:
+            _sharp_line(buf[index[at]], n, numbers, k, lowest, out, den, peak, c)
         for q in range(c):
             out[q] /= den[q]
         return
-    peak, own = rows[1], rows[2]
     if not safe:
         _peak(buf, index, at, r, n, numbers, k, b, peak, own, c)
     for q in range(c):

@@ -7,7 +7,7 @@ rounded to the dtype. Whatever P is,
     |head − P| = |N − P D| / D,
 
 and N − P D is entire. On a piece q = c + r t, |t| <= 1, the exponential of key j is e^(l_j(c)) Σ_i (k_j r t)^i/i!; cut
-after degree L it is off by at most e^(l_j(c)) (|k_j| r)^(L+1)/(L+1)! · e^(|k_j| r). So N − P D is a polynomial in t; its
+after degree L it is off by at most e^(l_j(c)) (|k_j| r)^(L+1)/(L+1)! · e^(|k_j| r). So N − P D is a polynomial, its
 coefficients in balls, plus that: the sum of their sizes bounds it, and D >= Σ_j e^(l_j(c) − |k_j| r).
 Pieces are as wide as the points of Chebyshev are apart: then the sums are a small factor above the maximum.
 

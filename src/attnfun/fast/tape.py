@@ -31,6 +31,7 @@ from attnfun.network.network import Network
 _CACHE = 1 << 18  # bytes of rows
 _MOST_ROWS = 1 << 13
 _CONVERTED = 64  # heads, each takes some hundredths of a second
+_SIGMOID = 16  # coefficients that take as long
 _SEEN = 2_000  # points that show where the queries of deeper layers lie
 
 
@@ -95,7 +96,7 @@ class _Writer:
             found = lattice(head, reached, self.dtype)
             plain = powers(head, reached[0], self.dtype) if len(head.axes) == 1 else None
             both = [one for one in (found, plain) if one is not None]
-            self.known[key] = min(both, key=lambda one: one.size + (0 if one.plain else 12), default=None)
+            self.known[key] = min(both, key=lambda one: one.size + (0 if one.plain else _SIGMOID), default=None)
         return self.known.get(key)
 
     def table(self, values: Array) -> int:
@@ -204,7 +205,9 @@ def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list
     if plan is not None:
         prices["window"] = sum(3.0 + 2.0 * axis.window for axis in plan.axes) + 1.0 * p * plan.cells
     if found is not None:
-        prices["powers" if found.plain else "lattice"] = 0.6 * len(head.axes) + 0.04 * p * found.size
+        prices["powers" if found.plain else "lattice"] = (
+            0.2 if found.plain else 0.7 * len(head.axes)
+        ) + 0.03 * p * found.size
     taken = min(prices, key=lambda k: prices[k])
     if taken == "window":
         assert plan is not None

@@ -104,7 +104,7 @@ def end_with(parent: int) -> None:
 
 
 def require_joblib(way_out: str = "") -> None:
-    """joblib is no part of the core: where it is missing, one sentence with the command that installs it."""
+    """joblib is not part of the core: where it is missing, one sentence with the command that installs it."""
     if find_spec("joblib") is None:
         raise af.AttnfunError(f"joblib is not installed: pip install joblib{way_out}")
 

@@ -5,7 +5,8 @@
 Neither torch nor pandas is imported: a tensor is what can be detached, a data frame what has columns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -33,12 +34,12 @@ def plain(given: Any, names: Sequence[str] = ()) -> NDArray[Any]:
 
 
 def numbers(given: Any, what: str, names: Sequence[str] = ()) -> Array:
-    """The same as float64; InvalidRequest, which says what was given, for anything but real numbers."""
+    """The same as float64, itself if it is that; InvalidRequest, which says what was given, for anything but real numbers."""
     try:
         found = plain(given, names)
         if np.iscomplexobj(found):
             raise TypeError("complex")
-        return found.astype(np.float64)
+        return found.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         shown = " ".join(repr(given).split())
         raise InvalidRequest(f"{what} {shown:.60}: an array of numbers is needed") from None
@@ -54,14 +55,18 @@ def together(given: Mapping[str, Any]) -> Array:
         raise InvalidRequest(f"arrays of shapes that do not fit together: {shapes:.120}") from None
 
 
+_signature = lru_cache(signature)  # it takes longer than a small network
+
+
 def read_call(
-    takes: Callable[..., Any], variables: Sequence[str], inputs: tuple[Any, ...], options: Mapping[str, Any]
+    takes: Any, variables: Sequence[str], inputs: tuple[Any, ...], options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The variables that a call names, and its other keywords.
+    """The variables that a call names, and its other keywords; `takes` is the method `encode` of a target.
 
     InvalidRequest where one is missing or unknown, or where the call does not fit the parameters of `takes`.
     """
-    own = dict(list(signature(takes).parameters.items())[1:])
+    form = _signature(takes.__func__)
+    own = dict(list(form.parameters.items())[2:])
     named = {name: options[name] for name in variables if name in options and not inputs}
     rest = {name: value for name, value in options.items() if name not in named}
     wrong, lost = [n for n in rest if n not in own], [n for n in variables if n not in named]
@@ -72,7 +77,7 @@ def read_call(
         raise InvalidRequest(f"{', '.join(lost)[:80]} is missing; {names}")
     if not named:
         try:
-            signature(takes).bind(None, *inputs, **rest)
+            form.bind(None, None, *inputs, **rest)
         except TypeError:
             needed = [name for name, one in own.items() if one.default is one.empty]
             raise InvalidRequest(f"inputs: {len(inputs) + len(rest)} given; needed: {', '.join(needed)}") from None

@@ -82,7 +82,7 @@ class Target(Brief):
         return outputs
 
     def columns(self, weights: Any) -> tuple[list[str], list[str]]:
-        """Names of the columns of a table of inputs, one input a row, and of its outputs."""
+        """Names of the columns of a table of inputs, one input per row, and of its outputs."""
         raise InvalidRequest(
             f"inputs of the kind {self.kind} are not rows of a table: give a file whose name ends in .json, "
             "which holds the arguments of a call as a list"

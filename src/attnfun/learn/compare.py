@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.language.brief import Brief
+from attnfun.language.numbers import at_most
 from attnfun.learn.probe import Measured, key_norms, measured
 from attnfun.model import Model
 from attnfun.network import Network
@@ -132,10 +132,11 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def bound_text(entry: Entry, number: Callable[[float | None], str]) -> str:
+def bound_text(entry: Entry) -> str:
     """The bound with what it is: alone only where it meets the eps that was asked for."""
-    alone = entry.bound is None or entry.status in ("proved", "conditional")
-    return number(entry.bound) + ("" if alone else f" {entry.status}")
+    if entry.bound is None:
+        return "–"
+    return at_most(entry.bound, 3) + ("" if entry.status in ("proved", "conditional") else f" {entry.status}")
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:
@@ -143,5 +144,5 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         return "–" if value is None else format(value, text)
 
     whole = (f"{value:,}" for value in (entry.keys, entry.heads, entry.layers, entry.parameters))
-    errors_ = number(entry.sup), number(entry.l2), bound_text(entry, number), number(entry.key_norm_max, ".3g")
+    errors_ = number(entry.sup), number(entry.l2), bound_text(entry), number(entry.key_norm_max, ".3g")
     return entry.name, *whole, *errors_, number(entry.steps, ",d"), number(entry.seconds, ".1f")

@@ -1,7 +1,7 @@
 """Lesson: what training needs to know of a kind; one function `lesson(given, ask)` in the kind's folder makes it.
 
-A lesson has a problem: functions are `torch_function.py`, networks on tokens `torch_tokens.py`, pairs of towers
-`kinds/relation/torch_towers.py`.
+A lesson has a problem: that of functions is in `torch_function.py`, that of networks on tokens in `torch_tokens.py`.
+Other kinds bring their own.
 
 **Networks on tokens.** A target draws inputs, says what is wanted of them and writes them as tokens (`Drawn`);
 `token_lesson` sets the weights of a shape free, from a random start or from weights, with the entries that the kind

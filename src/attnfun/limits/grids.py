@@ -7,8 +7,8 @@ Statement. Keys are x ∈ {0, …, P−1}^k, ordered by the first coordinate in 
     centred       the same with x1 counted from −P/2 on (P odd: every coordinate from −(P−1)/2): the sign is one bit
     more,
                   and P^k ≤ 2^(p+1) + 1 is enough
-    cascade       coordinate by coordinate (kinds/lexicographic/pattern.py): P ≤ 2^(p−1), whatever k; built in
-                  float32 and float64
+    cascade       coordinate by coordinate, as `lexicographic` builds it: P ≤ 2^(p−1), whatever k; built in float32
+                  and float64
 
 | largest P | bits p | one number, k = 2 | centred, k = 2 | cascade |
 | --- | --- | --- | --- | --- |
@@ -83,7 +83,7 @@ class GridLimits(Record):
 
 
 def grid_limits(dtype: str = "float32", coordinates: int = 2, levels: int | None = None) -> GridLimits:
-    """The largest grids that `dtype` ranks exactly, and whether one of `levels` values a coordinate is among them."""
+    """The largest grids that `dtype` ranks exactly, and whether one of `levels` values per coordinate is among them."""
     p = _bits(dtype)
     check_grid(coordinates, levels)
     one, centred = (int(fmpz(2**bits + 1).root(coordinates)) for bits in (p, p + 1))

@@ -32,7 +32,7 @@ from attnfun.errors import Infeasible, feasible, require
 from attnfun.files import write_whole
 from attnfun.language.brief import Brief
 from attnfun.language.domain import Array
-from attnfun.language.numbers import positive
+from attnfun.language.numbers import at_most, positive
 from attnfun.limits.singular import U, product_error, singular_values
 from attnfun.search import one_thread
 
@@ -120,7 +120,9 @@ def _factors(M: Array, eps: float) -> tuple[Array, Array, float]:
 
     low, high = 0, len(s)  # the error falls with k but for small steps; the smallest rank of the last descent is kept
     worst = error(high)
-    feasible(worst <= eps, f"eps={eps:g}: the full factorisation is proved to {worst:.3g} only", {"eps": 2 * worst})
+    feasible(
+        worst <= eps, f"eps={eps:g}: the full factorisation is proved to {at_most(worst, 3)} only", {"eps": 2 * worst}
+    )
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if error(middle) <= eps else (middle + 1, high)

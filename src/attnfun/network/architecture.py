@@ -287,7 +287,7 @@ class TokenArchitecture(Shape):
         dtype: str = "float64",
     ) -> TokenArchitecture:
         """The same layers over and over, with a residual stream: `heads` heads of rank `rank` and `value` values
-        (as many as the rank unless given), `ffn` ReLU units a layer or none, tokens widened to `width` by free
+        (as many as the rank unless given), `ffn` ReLU units per layer or none, tokens widened to `width` by free
         coordinates that start at 0, `constants` constant tokens.
         """
         values = rank if value is None else value

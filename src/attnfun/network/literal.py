@@ -24,7 +24,7 @@ in a box Q (both widened for rounding), and max_j l_j(q) >= max_j min_(q in Q) l
 lowered by its rounding. The slots of one head are zero in every other head's tokens, so heads do not see each other's
 keys. Points are shut out too, so n points are one sequence: each comes out as if it were alone.
 
-Failure mode: Infeasible, with the size, when the matrices would not fit (self needs tokens^2 weights a head);
+Failure mode: Infeasible, with the size, when the matrices would not fit (self needs tokens^2 weights per head);
 InvalidRequest for an MLP, in which nothing attends. Points outside the box keep the formula but may lose the exact
 zero.
 """

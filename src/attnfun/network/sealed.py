@@ -261,7 +261,7 @@ def _json(where: Path, data: bytes, what: str) -> dict[str, Any]:
         return result
 
     def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
 
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)

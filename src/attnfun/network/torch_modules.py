@@ -307,7 +307,7 @@ class Attention(Proved, Held):
         shape, d = tuple(tensor.shape), len(names)
         if self.points:
             if not shape or shape[-1] != d:
-                raise InvalidRequest(f"points must have {d} columns, not shape {shape}")
+                raise InvalidRequest(f"points must have {d} column{'s' * (d > 1)}, not shape {shape}")
             if self.tokens is not None and len(shape) != 2:
                 raise InvalidRequest(f"the self form takes points of shape (n, {d}), not {shape}")
         elif len(shape) not in (2, 3) or shape[-1] != d or self.length not in (None, shape[-2]):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.language.numbers import at_most
 from attnfun.plots.anatomy import Anatomy, Step
 from attnfun.plots.style import INK, SOFT, shortened
 
@@ -246,7 +247,7 @@ def _head(ax: Any, item: Item, step: Step) -> None:
     if share is not None and step.own is not None:
         for part, colour in ((1.0, "#ffffff"), (share, "#d64545")):
             ax.add_patch(Rectangle((left, top + 0.64), part * (right - left), 0.045, color=colour, zorder=3, lw=0))
-        _write(ax, left, top + 0.54, f"own error {step.own:.1e}", fontsize=7, color=SOFT)
+        _write(ax, left, top + 0.54, f"own error {at_most(step.own, 2)}", fontsize=7, color=SOFT)
         _write(ax, right, top + 0.54, f"{share:.1%} of the bound", fontsize=7, color=SOFT, ha="right")
 
 

@@ -5,6 +5,7 @@ is refused before its work where matplotlib is not installed or the name of the 
 with the settings RC; and it is saved where a path is given behind what it draws.
 """
 
+import io
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.files import require_writable, write_whole
 from attnfun.language.brief import shortened as shortened
 
 INK, FAINT, BOUND, SOFT, LINES = "#1f2933", "#9aa5b1", "#102a43", "#52606d", "#e4e7eb"
@@ -46,12 +48,16 @@ def picture(draw: Callable[..., Any]) -> Callable[..., Any]:
         from matplotlib.backend_bases import FigureCanvasBase
 
         what, where = given[:count], given[count] if len(given) > count else path
-        if where is not None and Path(where).suffix[1:].lower() not in FigureCanvasBase.get_supported_filetypes():
-            raise InvalidRequest(f"cannot draw {str(where)!r}: the name must end in {', '.join(FORMATS)}")
+        ending = "" if where is None else Path(where).suffix[1:].lower()
+        if where is not None:
+            if ending not in FigureCanvasBase.get_supported_filetypes():
+                raise InvalidRequest(f"cannot draw {str(where)!r}: the name must end in {', '.join(FORMATS)}")
+            require_writable(where)
         with matplotlib.rc_context(RC):
             figure = draw(*what)
             if where is not None:
-                figure.savefig(where, dpi=150)
+                figure.savefig(drawing := io.BytesIO(), dpi=150, format=ending)
+                write_whole(where, drawing.getvalue())
         return figure
 
     return drawn

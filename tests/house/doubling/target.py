@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from attnfun.errors import require
 from attnfun.language.domain import Box
 from attnfun.language.function import Function
+from attnfun.language.inputs import numbers
 from attnfun.language.target import Target
 
 
@@ -37,7 +39,9 @@ class Doubling(Target):
         return cls(float(data["slope"]))
 
     def encode(self, _weights: Any, x: Any) -> tuple[tuple[Any], None]:
-        return (np.asarray(x, dtype=np.float64).reshape(-1, 1),), None
+        points = numbers(x, "x")
+        require(points.ndim == 1 or points.shape[1:] == (1,), f"x: (n,) points are needed, not {points.shape}")
+        return (points.reshape(-1, 1),), None
 
     def decode(self, outputs: Any, how: None) -> Any:
         return outputs[:, 0]

@@ -10,7 +10,7 @@ from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.average.weights import KEYS, Coded, Sets, check_subsets, coordinates, encode_average, positions
 from attnfun.language.inputs import numbers, plain
-from attnfun.language.numbers import one_of, positive_or_none, whole_number
+from attnfun.language.numbers import at_most, one_of, positive_or_none, whole_number
 from attnfun.language.target import Array, Target, settle
 from attnfun.network.tokens import misfit, sample_size, widened
 
@@ -98,7 +98,7 @@ class Averages(Target):
         except Undecided as why:
             raise Infeasible(f"eps={self.others:g}: {why}") from None
         if self.others is None or not error <= self.others:
-            raise Infeasible(f"eps={self.others:g}: only {error:.3g} is proved for these sets")
+            raise Infeasible(f"eps={self.others:g}: only {at_most(error, 3)} is proved for these sets")
 
     def decode(self, outputs: Any, _how: None) -> Array:
         return np.asarray(outputs, dtype=np.float64)

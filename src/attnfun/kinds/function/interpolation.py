@@ -83,7 +83,7 @@ def interpolation(
         nearest = {"dtype": "float64"} if dtype == "float32" else None
         raise Infeasible(f"interpolation: {certificate.reason} (reached {certificate.error[1]:.3g})", nearest)
     asked = {"eps": claim, "norm": "sup", "method": "interpolation", "dtype": dtype}
-    story: dict[str, Any] = {"construction": "interpolation", "variant": variant, "points a head": grid.points}
+    story: dict[str, Any] = {"construction": "interpolation", "variant": variant, "points per head": grid.points}
     story |= {"heads": grid.heads or 1, "spacing": grid.spacing, "sharpness": grid.c}
     story |= {"published bound": grid.published}
     return Approximant(function, network, certificate, asked, story)
@@ -127,7 +127,7 @@ def interpolation_table(
     dtype: str = "float64",
     progress: Callable[[Row], None] | None = None,
 ) -> list[Row]:
-    """A row for every variant and size: points of a single head, or with `heads` all pairs (points a head, heads)."""
+    """A row for every variant and size: points of a single head, or with `heads` all pairs (points per head, heads)."""
     rows = []
     for variant in variants:
         for size, count in [(p, h) for h in (heads or (None,)) for p in points]:

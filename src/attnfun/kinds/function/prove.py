@@ -27,6 +27,7 @@ from attnfun.errors import AttnfunError, present
 from attnfun.language import Graph, precision
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import Function
+from attnfun.language.numbers import at_least
 from attnfun.network import Network, evaluate
 from attnfun.search import Goal, Say, certified
 
@@ -83,9 +84,9 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
 
 def _refutation(function: Function, bound: Bound) -> str:
     if bound.witness is None:
-        return f"the error is at least {bound.low:.6g} in this norm"
+        return f"the error is at least {at_least(bound.low, 6)} in this norm"
     at = ", ".join(f"{n}={float(v)!r}" for n, v in zip(function.box.names, bound.witness, strict=True))
-    return f"at {at} the error is at least {bound.low:.6g}"
+    return f"at {at} the error is at least {at_least(bound.low, 6)}"
 
 
 def _require_fit(network: Network, function: Function) -> None:
@@ -186,7 +187,7 @@ def _is_sharp(seen: View) -> bool:
 
 
 def _sampled(network: Network, function: Function) -> tuple[float, Array]:
-    """A float estimate of the sup error and the points behind it: steers the search for a proof, is no part of it."""
+    """A float estimate of the sup error and the points behind it: steers the search for a proof, is not part of it."""
     rng = np.random.default_rng(0)
     X = function.box.probe(4000, rng)
     if function.box.dim == 1:

@@ -99,8 +99,7 @@ def explain(model: Approximant) -> str:
     norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
     bound = f" ({c.method}): the error in the {norm} is at most {at_most(high)} and at least {at_least(low)}; {asked}."
-    parts = ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items())
-    return "\n".join([*lines, *c.told(bound, f"Parts: {parts}. Hypotheses: {'; '.join(c.hypotheses)}.")])
+    return "\n".join([*lines, *c.told(bound, f"Parts: {c.parts_told}. Hypotheses: {'; '.join(c.hypotheses)}.")])
 
 
 def _anatomy(model: Approximant) -> list[str]:
@@ -121,13 +120,13 @@ def _anatomy(model: Approximant) -> list[str]:
                 axes = len(heads[0].axes)
                 arguments = "u" if axes == 1 else ", ".join(f"u{k}" for k in range(1, axes + 1))
                 text += f", g({arguments}) = {step['function']}, "
-                text += f"own error {step['own']:.2g}, with what it reads {step['total']:.2g}"
+                text += f"own error {at_most(step['own'], 2)}, with what it reads {at_most(step['total'], 2)}"
             elif len(heads) == 1 and len(heads[0].axes) > 1:
                 text += " = " + " × ".join(str(axis.keys) for axis in heads[0].axes)
             lines.append(text + ".")
     if steps:
         worst = max(steps.values(), key=lambda step: step["own"])
-        lines.append(f"The largest error of a single step is that of {worst['name']}: {worst['own']:.2g}.")
+        lines.append(f"The largest error of a single step is that of {worst['name']}: {at_most(worst['own'], 2)}.")
     return lines
 
 

@@ -33,7 +33,7 @@ Sizes. From that identity |Xw*|² + Λ|w*|₁ = ⟨Xw*, y⟩ and |w*|₁ ≥ |Xw
 Errors |e|: bias and rounding of the sum over examples (`prove_sums.py`, ẑ = κ(Xv − y), |ẑ| ≤ κ(√L|v − w*| +
 |y|)); √d|t − sΛ|, for thresholds move S by no more; |C_w − 1 − ω||w| where the carry is another; and of the threshold
 itself: a head with logits βb and 0 and values b and 0, b = a − t or −a − t, gives bσ(βb), off max(b, 0) by
-|b|σ(−β|b|) ≤ 0.2785/β; where the logit is off by Δ, by at most (0.2785 + |Δ|)/β. Two heads a coordinate. The stored w
+|b|σ(−β|b|) ≤ 0.2785/β; where the logit is off by Δ, by at most (0.2785 + |Δ|)/β. Two heads per coordinate. The stored w
 is what both logit and value are made of, so a coefficient that is off is off exactly.
 
 Foreign tokens. The token "null" attends to itself alone and stays 0. Examples and queries hold, after a threshold, at

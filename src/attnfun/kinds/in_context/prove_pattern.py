@@ -259,7 +259,7 @@ def read_logistic(network: TokenNetwork, dim: int, examples: int) -> tuple[Sigmo
 
 
 def _steps(network: TokenNetwork, dim: int, kind: str, *units: str) -> tuple[Layout, list[TokenLayer]]:
-    """The coordinates and the three layers of a network of two layers a step, which are the same in all steps: first,
+    """The coordinates and the three layers of a network of two layers per step, which are the same in all steps: first,
     second, the one that predicts.
     """
     layout, layers = Layout(dim, "xqwu", ("y", "prediction", "one", "data", *units)), network.layers

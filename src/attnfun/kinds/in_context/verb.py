@@ -162,7 +162,7 @@ class _Making:
         )
 
     def _proved_at(self, layers: int, limit: int) -> TokenNetwork:
-        """The network of the least depth from `layers` on at which eps is proved, of two layers a step."""
+        """The network of the least depth from `layers` on at which eps is proved, of two layers per step."""
         below, jump, before, best = layers - 2, 2, math.inf, None
         while layers - below > 2 or best is None:
             at = layers if best is None else below + (layers - below) // 4 * 2
@@ -179,7 +179,7 @@ class _Making:
             elif best is not None:
                 below = at
             elif not (floor < self.within or floor < 0.9 * before):
-                raise self._floor(f"the proved bound {bound.total:.3g} is above eps {self.eps:.3g}", floor)
+                raise self._floor(f"the proved bound {at_most(bound.total, 3)} is above eps {self.eps:.3g}", floor)
             else:
                 below, layers, jump, before = at, at + jump, 2 * jump, floor
         return best

@@ -222,7 +222,7 @@ def explain(model: InContextSolver) -> str:
         return "\n".join([*lines, "Its weights were trained.", f"{c.heading}: {c.unproved}."])
     lines.append(_STORIES[task.task].format(steps=model.iterations, name=model.algorithm, kappa=task.condition))
     order = ("optimisation", "bias", "rounding", "input")
-    parts = ", ".join(f"{name} {c.parts[name]:.2g}" for name in order if name in c.parts)
+    parts = ", ".join(f"{name} {at_most(c.parts[name], 3)}" for name in order if name in c.parts)
     bound = f", for every prompt of the class: predictions within {at_most(c.error[1], 3)} ({parts})."
     lines += c.told(bound, f"Hypotheses: {'; '.join(c.hypotheses)}.")
     b = model.budget

@@ -44,7 +44,7 @@ def _held(limits: GridLimits) -> dict[str, int]:
 def _refusal(limits: GridLimits, method: str) -> Infeasible:
     """That a method does not hold the grid, and what does: another method, another dtype, or fewer levels."""
     levels, held = limits.levels or 0, _held(limits)
-    why = f"a cascade in {limits.dtype} holds {held[method]:,} levels a coordinate"
+    why = f"a cascade in {limits.dtype} holds {held[method]:,} levels per coordinate"
     nearest: dict[str, Any] = {"levels": held[method]}
     if limits.dtype != "float64" and levels <= _held(grid_limits("float64", limits.coordinates))[method]:
         nearest = {"dtype": "float64"}

@@ -56,7 +56,7 @@ def full_rank(dim: int, points: int, nearest: bool, beta: float, gap: float) -> 
 def scores(
     dim: int, nearest: bool, small: float, values: tuple[float, float], c: float, choice: tuple[float, float]
 ) -> TokenNetwork:
-    """Two heads an entry with logits ±small x_k y_k, `values` at the query and elsewhere, written c times; then the
+    """Two heads per entry with logits ±small x_k y_k, `values` at the query and elsewhere, written c times; then the
     `choice`: B and the gap of the query.
     """
     stream, scoring = Stream(dim, "xq", ("query", "one", "scratch")), []

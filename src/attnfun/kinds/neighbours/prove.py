@@ -78,7 +78,7 @@ def read(target: PointsOnSphere, network: TokenNetwork | TokenTransformer) -> Re
     """The bound of weights whose pattern is known; Undecided for others."""
     if isinstance(network, TokenTransformer):
         raise Undecided("it has ReLU units between its layers, and nothing is proved of those")
-    readers: dict[tuple[int, ...], Callable[[PointsOnSphere, TokenNetwork], Read | None]] = {}  # by heads a layer
+    readers: dict[tuple[int, ...], Callable[[PointsOnSphere, TokenNetwork], Read | None]] = {}  # by heads per layer
     readers[2 * target.dim, 1] = _scores
     if target.points == 3:
         readers[target.dim, 1] = _tally

@@ -27,7 +27,7 @@ from attnfun.search import Goal, Say
 _POINTS = 20_000
 _STARTS = 16
 _STEPS = (0.1, 0.03, 0.01, 1e-3, 1e-4)
-MEASURED = "the error is measured at finitely many points: it is no bound"
+MEASURED = "the error is measured at finitely many points: it is not a bound"
 
 
 def measured(relation: Relation, slices: Slices, seed: int, points: int = _POINTS) -> tuple[float, Array, Array, int]:

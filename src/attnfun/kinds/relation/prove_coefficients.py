@@ -232,7 +232,7 @@ def _frobenius(F: Array) -> float:
 def sup_of_columns(coefficients: Array, over: int = 32) -> Array:
     """(N_1, …, N_a, m) → (m,): proved bounds of sup |Σ_J c_J T_J| on [-1, 1]^a.
 
-    On `over` · N_k Chebyshev nodes an axis a polynomial keeps Π cos((N_k − 1)π/(2 over N_k)) of its maximum (`nodes`);
+    On `over` · N_k Chebyshev nodes per axis a polynomial keeps Π cos((N_k − 1)π/(2 over N_k)) of its maximum (`nodes`);
     never more than Σ|c_J|.
     """
     ones = np.abs(coefficients.reshape(-1, coefficients.shape[-1])).sum(axis=0) * (1 + (coefficients.size + 4) * _U)
@@ -264,7 +264,7 @@ def multiplied(off: Any, size: Any, more: Any, by: Any) -> tuple[Any, Any]:
 
 
 def on_grid(P: Array, fine: Sequence[int]) -> Array:
-    """(N_1, …, N_a, m) → (fine_1, …, fine_a, m): Σ_J P_J T_J at `fine` Chebyshev nodes an axis."""
+    """(N_1, …, N_a, m) → (fine_1, …, fine_a, m): Σ_J P_J T_J at `fine` Chebyshev nodes per axis."""
     return along((cosine_rows(n, size) for n, size in zip(fine, P.shape, strict=False)), P)
 
 

@@ -21,7 +21,7 @@ not selected weigh at most Σ_{c∉S} Π_k s_{k c_k}: any number of variables, a
 *diagonal* (one tower, no minus sign among the stored columns): what is not selected is a sum of squares of functions,
 D(x, y) = Σ_{c∉S} p_c(x) p_c(y), so |D(x, y)| ≤ sup_x D(x, x) by Cauchy and Schwarz, and D(x, x) = Π_k |P_k(x)|² −
 Σ_{i∈S} φ_i(x)² is a polynomial of degree 2(N_j − 1) in each variable: its supremum is at most its maximum on N'
-nodes an axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). Total: E_0 + E_1 + that.
+nodes per axis divided by Π_j cos(2(N_j − 1)π/(2N'_j)) (Ehlich and Zeller). Total: E_0 + E_1 + that.
 
 **Rounding** (part "rounding", in float64; the operations are those of `Features.side`): t is off by at most 5u, T_j by
 8j²u (Markov's inequality for the 5u; the recurrence adds Σ_i |U_{j−i}| 4.1u ≤ 2.05 j² u), so a block's function is off

@@ -50,7 +50,7 @@ from attnfun.network import Network
 from attnfun.network.stack import stacked
 from attnfun.search import Say
 
-_CELLS = {1: 256, 2: 24, 3: 8, 4: 5, 5: 3, 6: 3}  # sub-boxes an axis for the gradient
+_CELLS = {1: 256, 2: 24, 3: 8, 4: 5, 5: 3, 6: 3}  # sub-boxes per axis for the gradient
 _MOST_KEYS = 10**8
 _NEITHER = "inner networks belong to both towers of a relation g(u(x), v(y)), or to none"
 Assumed = tuple[str, ...]

@@ -15,7 +15,7 @@ are analytic in each variable while the others are real:
   s ≥ sup |P_b| for the others, because g has a power series of positive coefficients and |T_j| ≤ ρ^j on E_ρ.
 So each is within t = Σ_v (Π_{before} Λ) 4 M_v ρ_v^{−(n_v−1)}/(ρ_v − 1) of a polynomial of degree below n_v in every
 variable (interpolation at n_v Chebyshev nodes, Λ ≤ 1 + (2/π) ln n its norm). The difference of the two polynomials is
-taken at K n_v nodes an axis: there it keeps Π_v cos((n_v − 1)π/(2 K n_v)) of its maximum (Ehlich and Zeller 1964), and
+taken at K n_v nodes per axis: there it keeps Π_v cos((n_v − 1)π/(2 K n_v)) of its maximum (Ehlich and Zeller 1964), and
 it differs from p − g(z) by at most t_p + t_g, hence
 
     sup |p − g(z)| ≤ (max_grid |p − g(z)| + t_p + t_g)/Π cos + t_p + t_g.

@@ -79,14 +79,14 @@ def tower_errors(features: Features, side: str, weights: TowerWeights, names: Na
 def score_error(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[float, float]:
     """(what the towers' errors cost, what the inner product costs in float64) from (errors, sizes) of both sides."""
     (eta, a), (theta, b) = left, right
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is no bound, and callers look
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not a bound, and callers look
         carried = float(eta @ b + theta @ a + eta @ theta) * (1 + (3 * len(a) + 8) * _U)
         inner = gamma(len(a) + 1, _U) * float((a + eta) @ (b + theta)) * (1 + (2 * len(a) + 8) * _U)
     return carried, inner
 
 
 def score_loss(left: tuple[Array, Array], right: tuple[Array, Array]) -> float:
-    """Both together; raises Undecided where that is no bound."""
+    """Both together; raises Undecided where that is not a bound."""
     loss = sum(score_error(left, right)) * (1 + 8 * _U)
     provided(math.isfinite(loss), "the rounding of the towers is not bounded")
     return loss

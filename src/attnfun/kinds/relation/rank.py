@@ -25,7 +25,7 @@ from attnfun.language.enclosures import doubles, point_balls
 
 _U = 2.0**-53
 _PRODUCTS = 6_000_000
-_PAIRS = {1: 40, 2: 11, 3: 5}  # Gauss nodes a variable, by the variables of the larger side of a factor
+_PAIRS = {1: 40, 2: 11, 3: 5}  # Gauss nodes per variable, by the variables of the larger side of a factor
 
 
 def rank_lower(relation: Relation, eps: float) -> int:

@@ -149,7 +149,7 @@ def explain(model: RelationApproximant) -> str:
     lines = [f"{model.target.text}  on  {model.target.domain}"]
     made = "Trained" if model.trained else f"Built ({model.method})"
     if model.features_only:
-        lines.append(f"{made}: {model.rank} features a side, without towers.")
+        lines.append(f"{made}: {model.rank} features per side, without towers.")
     else:
         units = weights.realise == "mlp"
         count = len(weights.networks)
@@ -210,8 +210,8 @@ def voronoi_cells(relation: Relation, eps: float) -> tuple[float, float]:
     Statement (Altabaa and Lafferty, arXiv 2402.08856, section on asymmetric relations). Take one centre per cell on
     both sides and R_ij = r(v_i, w_j); the towers are one-hot in the cells, so the rank is at most the number of cells.
     On a grid of cells of sides h_k, with L_k ≥ |∂_k r|, the error is at most Σ_k L_k h_k/2 over all left and right
-    variables; h_k = 2ε/(D L_k) for D variables gives Π_k ⌈(b_k − a_k)/h_k⌉ cells a side. L_k is proved by balls for the
-    gradient.
+    variables; h_k = 2ε/(D L_k) for D variables gives Π_k ⌈(b_k − a_k)/h_k⌉ cells per side. L_k is proved by balls for
+    the gradient.
     Failure mode: infinite where the gradient is not bounded, or past six variables (not worked out).
     """
     box = relation.joint

@@ -193,7 +193,7 @@ def _inner(
 
 
 def _larger(one: float, other: float) -> float:
-    """The larger of two bounds; NaN is no bound."""
+    """The larger of two bounds; NaN is not a bound."""
     return max(one, other) if other == other else math.inf
 
 

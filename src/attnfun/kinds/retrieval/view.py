@@ -195,7 +195,7 @@ def subjects(model: Retrieval, eps: float | None) -> Found:
     built = isinstance(weights, RetrievalWeights)
     about = f"{utility.text}, a {'' if built else 'trained '}head over {weights.keys:,} stored keys"
     if not weights.networks:
-        return about, [], ["The head stands behind polynomials, not behind a tower: it is no network to look at."]
+        return about, [], ["The head stands behind polynomials, not behind a tower: it is not a network to look at."]
     X = weights.reading(utility)(utility.left.probe(POINTS, np.random.default_rng(45)))
     if not built:
         return about, [Subject("", model.network, X, eps=eps)], []
@@ -236,7 +236,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Study(Brief):
-    """What a sample of queries shows. Margins are enclosed, intervals have the confidence; `measured` is no bound.
+    """What a sample of queries shows. Margins are enclosed, intervals have the confidence; `measured` is not a bound.
 
     `failures` queries have a margin that is not proved to be above twice the error: there the best key may be missed.
     `served` queries have a proved winner weight of 1 − delta or more. Both intervals are about the distribution that

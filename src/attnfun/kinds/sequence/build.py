@@ -239,7 +239,7 @@ def copy_head(number: int, column: Sequence[int], inputs: Sequence[str], width: 
 
 @dataclass(frozen=True)
 class PartitionSize:
-    """The published size of a partition of [−B, B]^{dn}: P cells an axis, Lipschitz constant L (Euclidean norm)."""
+    """The published size of a partition of [−B, B]^{dn}: P cells per axis, Lipschitz constant L (Euclidean norm)."""
 
     lipschitz: float
     per_axis: float

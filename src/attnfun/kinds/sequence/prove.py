@@ -39,6 +39,7 @@ from attnfun.kinds.sequence.target import OfTokens, SequenceMap, meaning, run_se
 from attnfun.language import BallAlgebra, Box, Graph, precision
 from attnfun.language.enclosures import abs_lower
 from attnfun.language.function import Function
+from attnfun.language.numbers import at_least
 from attnfun.language.ranges import range_of
 from attnfun.language.slopes import change_bound, summands
 from attnfun.network import Network
@@ -159,7 +160,7 @@ class SequenceProof:
     def _inner(self, stage: Apply) -> None:
         for name in stage.writes:
             if name not in self.definitions or self.definitions[name].graph is None:
-                raise Undecided(f"a network writes {name}, which is no expression of the target")
+                raise Undecided(f"a network writes {name}, which is not an expression of the target")
         parts = self._parts(stage, final=False)
         worst = max(part.total for part in parts)
         for o, name in enumerate(stage.writes):
@@ -262,7 +263,7 @@ def seen(found: Proof, low: float, witness: tuple[float, ...] | None, what: str)
     """A bound with an error as computed below it; where that is above the bound there is no certificate."""
     if not low <= found.high:
         raise AssertionError(f"sequence: a computed error {low} above the bound {found.high}: no certificate")
-    refuted = f"{what} was found where the error is at least {low:.6g}"
+    refuted = f"{what} was found where the error is at least {at_least(low, 6)}"
     return replace(found, low=low, witness=witness, refuted=refuted)
 
 

@@ -434,5 +434,5 @@ def _texts(target: Any, tokens: int) -> list[list[str]]:
         require(len(rows) == tokens, f"{len(rows)} rows of expressions for {tokens} tokens; give one a token")
         return rows
     raise InvalidRequest(
-        f"target {target!r:.80}: give an expression, a list of expressions, or one list of expressions a token"
+        f"target {target!r:.80}: give an expression, a list of expressions, or one list of expressions per token"
     )

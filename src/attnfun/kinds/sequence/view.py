@@ -62,7 +62,7 @@ def explain(model: SequenceApproximant) -> str:
         elif isinstance(stage, Gather):
             for head in stage.heads:
                 off = max((errors.get(name, 0.0) for name in head.writes), default=0.0)
-                lines.append(f"Stage {number}, gather: {head.name}, within {off:.2g}.")
+                lines.append(f"Stage {number}, gather: {head.name}, within {at_most(off, 2)}.")
         else:
             whose = "at every token" if stage.shared else f"{len(stage.networks)} functions, by position"
             keys = sum(network.cost.keys for network in stage.networks)
@@ -72,7 +72,7 @@ def explain(model: SequenceApproximant) -> str:
     low, high = c.error
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
     bound = f": the error of any entry is at most {at_most(high)}; {at_least(low)} was seen; {asked}."
-    lines += c.told(bound, "Parts: " + ", ".join(f"{k} {v:.3g}" for k, v in c.parts.items()) + ".")
+    lines += c.told(bound, f"Parts: {c.parts_told}.")
     return "\n".join(lines)
 
 

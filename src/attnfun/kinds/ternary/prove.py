@@ -46,7 +46,7 @@ def trilinear_error(table: Array, error: float, stored: Coefficients) -> float:
     C = padded(table, shape)
     A, B, G = (padded(s, (n, s.shape[1])) for n, s in zip(shape, stored, strict=True))
     provided(all(np.isfinite(s).all() for s in (A, B, G)), "trilinear: a coefficient is not finite")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no bound, below
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not a bound, below
         weight = float((np.abs(A).sum(axis=0) * np.abs(B).sum(axis=0) * np.abs(G).sum(axis=0)).sum())
         pairs = (A[:, None, :] * B[None]).reshape(-1, A.shape[1])
         gap = float(np.abs(C.reshape(-1, shape[2]) - pairs @ G.T).sum())

@@ -19,7 +19,7 @@ ARXIV = re.compile(r"\b(arXiv:? )(\d{4}\.\d{4,5})\b")
 _ROWS, _FEW_ROWS = 200, 16  # of a table on the page; in Markdown a longer table is named, not shown
 _HERE = Path(__file__).parent
 _PHONE = 330  # pixels a picture has on one
-_DOTS_PER_PIXEL = 1.3  # pictures are drawn at 130 dots an inch, a page has 100 to 96
+_DOTS_PER_PIXEL = 1.3  # pictures are drawn at 130 dots per inch, a page has 100 to 96
 
 
 def page(laboratory: Laboratory) -> str:

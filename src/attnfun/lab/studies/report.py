@@ -11,6 +11,7 @@ import attnfun as af
 from attnfun.lab.studies import study
 from attnfun.lab.studies.store import replace
 from attnfun.lab.studies.study import SIZES, VERDICTS, Row
+from attnfun.lab.studies.tables import Told
 
 Place = str | os.PathLike[str]
 PAGE = "report.html"
@@ -110,7 +111,7 @@ def read(folder: Place) -> Laboratory:
     """The studies of the folder; a study whose files are damaged is named as such, an empty folder refused."""
     root = Path(folder)
     if not root.is_dir():
-        raise af.InvalidRequest(f"{str(folder)!r} is no folder; reproduce writes one")
+        raise af.InvalidRequest(f"{str(folder)!r} is not a folder; reproduce writes one")
     names = [path.parent.name for path in root.glob("*/study.json")]
     if not names:
         raise af.InvalidRequest(f"{str(folder)!r} has no studies: attnfun reproduce NAME --out {folder} writes some")
@@ -168,8 +169,8 @@ def report(folder: Place, out: Place | None = None, *, markdown: Place | None = 
     return path
 
 
-def cell(value: Any) -> str:
-    """A value of a table, rounded for reading: 4 digits; – where there is none."""
+def cell(value: Any, meaning: str = "") -> str:
+    """A value of a table, rounded for reading: 4 digits, of a bound to the safe side; – where there is none."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -177,7 +178,7 @@ def cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{Told(value):{meaning[0]}4}" if meaning[:1] in ("≤", "≥") else f"{value:.4g}"
     return str(value)
 
 

@@ -8,7 +8,7 @@ with `decided`. A picture is made of `drawing.panels`, `curve` and `labelled`.
 
 A study is a list of *units*, each a small JSON dictionary that says all its run needs: units run in any order, in any
 process, on any machine, and give the same rows for the same dictionary (seeds are in it). The table is the rows of all
-units in the units' order. Times are no part of it: columns named in `timings` go to a file of their own, so that a
+units in the units' order. Times are not part of it: columns named in `timings` go to a file of their own, so that a
 table can be compared bit by bit with that of another run on the same machine, and no verdict depends on the clock.
 """
 
@@ -23,6 +23,7 @@ import attnfun as af
 from attnfun.lab.studies.tables import Row as Row
 from attnfun.lab.studies.tables import Rows as Rows
 from attnfun.lab.studies.tables import median as median
+from attnfun.lab.studies.tables import read
 from attnfun.lab.studies.tables import slope as slope
 
 HOLDS, LIMITS, REFUTED = "holds", "holds with limits", "refuted"
@@ -82,7 +83,7 @@ class _OnRows:
 
     def __call__(self, table: Table) -> Any:
         gone = (lacking(table, column, *kinds) for column, kinds in self.speaks_of.items())
-        return next(filter(None, gone), None) or self.function(Rows(table))
+        return next(filter(None, gone), None) or self.function(read(table))
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Study:
 
     claim     one or two sentences, as the source has it (or as a question has been answered there)
     source    author, year, where to find it; what is our own derivation says so
-    columns   name → meaning of every column of the table, times included
+    columns   name → meaning of every column of the table, times included; ≤ or ≥ before the meaning: a bound
     sizes     parameters for "tiny" (a test, seconds), "quick" (a minute) and "full"
     units     parameters → units
     run       a unit → its rows, or its only row, without what they share with the unit; imports torch itself

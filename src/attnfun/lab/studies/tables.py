@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import attnfun as af
+
 Row = dict[str, Any]
 Column = str | Callable[[Row], Any]  # a column's name, or what is computed of a row
 
@@ -88,6 +90,20 @@ class Rows(list[Row]):
     def say(self, text: str, **more: Any) -> list[str]:
         """What the text says of every row: its fields are columns."""
         return [text.format(**row, **more) for row in self]
+
+
+class Told(float):
+    """A number of a row. In a text `{proved:≤2}` is an upper bound of two digits, `{least:≥3}` a lower one of three."""
+
+    def __format__(self, form: str) -> str:
+        if form[:1] in ("≤", "≥"):
+            return (af.parts.at_most if form[0] == "≤" else af.parts.at_least)(float(self), int(form[1:]))
+        return format(float(self), form)
+
+
+def read(table: Iterable[Row]) -> Rows:
+    """The rows of a table, floats as `Told`."""
+    return Rows({name: Told(v) if isinstance(v, float) else v for name, v in row.items()} for row in table)
 
 
 def median(numbers: Iterable[float]) -> float:

@@ -63,7 +63,7 @@ _THIN = 1e-5
 
 @dataclass(frozen=True)
 class Row(Record):
-    """One line of the table: at this dimension this margin is proved with so many bits a coordinate."""
+    """One line of the table: at this dimension this margin is proved with so many bits per coordinate."""
 
     dimension: int
     margin: float
@@ -131,9 +131,8 @@ def embed_dim(
     `relation`: a path (TSV, CSV matrix, TREC qrels, see files.py), {query: documents}, (query, document[, grade])
     pairs of names, or a matrix of queries × documents (relevant: above 0). `documents` declares the collection, by
     number or by ids. `dim` asks for the best margin at that dimension and raises Infeasible where it is impossible, or
-    where no embedding was found. `bits` asks for so many bits a coordinate; left out, the fewest (from 7 on) that keep
-    a third of the margin.
-    `table`: further dimensions to try; left out, multiples of the upper bound.
+    where no embedding was found. `bits` asks for so many bits per coordinate; left out, the fewest (from 7 on) that
+    keep a third of the margin. `table`: further dimensions to try; left out, multiples of the upper bound.
 
     Needed is q_i·D_j > q_i·D_j' for every query i, relevant j and irrelevant j'. Queries for which no document is
     relevant, or every one, ask for nothing: they are counted as trivial and get the vector 0.
@@ -289,13 +288,13 @@ def free_at(core: Core, dim: int, seed: int) -> Found | None:
         return None
     starts = int(np.clip(40_000 / (core.m * core.n), 1, 8))
     for Q, D in free(core, dim, min(_steps(core), 1000), starts, seed):
-        found = _mended(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
+        found = _with_best_queries(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
         if found is not None and to_integers(core, found.queries, found.documents) is not None:
             return found
     return None
 
 
-def _mended(core: Core, found: Found) -> Found | None:
+def _with_best_queries(core: Core, found: Found) -> Found | None:
     """With the best query in every row that is not ranked, if that ranks them all: documents are what is hard to find.
 
     A start with more than a tenth of its rows wrong is left alone.

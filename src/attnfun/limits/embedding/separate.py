@@ -58,7 +58,7 @@ def gaps(core: Core, queries: Array, documents: Array) -> Array:
 
 
 def margin(core: Core, queries: Any, documents: Any) -> float:
-    """The margin of the definition above in floating point: measured, and no bound."""
+    """The margin of the definition above in floating point: measured, and not a bound."""
     Q, D = np.asarray(queries, np.float64), np.asarray(documents, np.float64)
     if core.m == 0:
         return math.inf

@@ -6,7 +6,7 @@ callable is a complete transitive preorder. Multilinear interpolation in queries
 boxes, with values in [0, 1]. u(q, k) = Σ_ij h_i(q) T_ij g_j(k) with hat functions h, g ≥ 0 that sum to 1, so that a
 matrix of rank r within e of T in every entry gives towers of rank r within e of u: `rank_of(net.table, e)`.
 Source: G. Debreu 1954 for the existence of a continuous utility; ranks on a sample are its finite form.
-Size: N log2 N comparisons a query by merge sort.
+Size: N log2 N comparisons per query by merge sort.
 Bound: none between the points of the net. What is known there is the agreement with the callable on fresh pairs: a
 measured share with its Clopper–Pearson interval.
 Failure mode: ranks on a net coarser than the preorder's detail; the agreement shows it.
@@ -27,7 +27,7 @@ from attnfun.limits.preorders.target import Preorder
 from attnfun.search import Say
 
 _MOST = {1: 129, 2: 41, 3: 13, 4: 7, 5: 5, 6: 4}
-"""Keys an axis, unless the budget is less."""
+"""Keys per axis, unless the budget is less."""
 
 
 @dataclass(frozen=True, eq=False)

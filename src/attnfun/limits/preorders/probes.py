@@ -7,7 +7,7 @@ triples of them, so that is what is asked: keys spread over the box, keys that s
 other.
 
 A finding is "violated" with a witness, or "sampled": no violation in so many probes, which proves nothing. An oracle
-that answers the same question differently is no relation and is refused.
+that answers the same question differently is not a relation and is refused.
 """
 
 import itertools

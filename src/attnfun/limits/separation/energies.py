@@ -15,7 +15,7 @@ Source: Amsel, Yehudai and Bruna 2024 (arXiv 2407.16153) for the use of energies
 (Müller 1966).
 Bound: computed in balls; `low` and `high` are doubles rounded outward, and so is `rest`, what all higher degrees have
 together, 1 − Σ. Size: 20,001 degrees for b = 0, 2,001 otherwise (each step of its recurrence may double a radius, so
-the balls carry two bits a degree). Failure mode: at |b| → 1 everything is in the constant.
+the balls carry two bits per degree). Failure mode: at |b| → 1 everything is in the constant.
 """
 
 from dataclasses import dataclass

@@ -9,10 +9,9 @@ The two columns are equal identically: p_α² = Σ_{n,n'} (x_n x_n')^α, and Π_
 `features` keeps the first H terms of the second column, the best that H features do.
 
 For networks a complex coordinate is two real ones, c_d = cos and s_d = sin, and g two outputs, its real and imaginary
-part; `expressions` writes both columns in the language of set functions (`kinds.set.target`). `angle_expressions`
-takes the angles instead, which makes the kernel of pairs cheap: a function of sums of angles. Sampling caveat:
-products of many power sums have heavy tails under the unitary measure; only means of few factors converge at sizes
-one can draw.
+part; `expressions` writes both columns in the language of set functions. `angle_expressions` takes the angles
+instead, which makes the kernel of pairs cheap: a function of sums of angles. Sampling caveat: products of many power
+sums have heavy tails under the unitary measure; only means of few factors converge at sizes one can draw.
 """
 
 import math

@@ -157,7 +157,7 @@ def uncovered(dim: int, sets: Iterable[Iterable[int]]) -> Fraction:
 class CubeBound(Record):
     """No `heads` heads have an error below `exact` ≥ `lower`; some have at most `upper` (None: none is proved).
 
-    `rank` coordinates a head, or `values` values; `heads_needed`: the fewest heads that are not excluded at error
+    `rank` coordinates per head, or `values` values; `heads_needed`: the fewest heads that are not excluded at error
     `eps`, None where no number of them is enough. `floor`: any number errs by so much; `largest`: the error of none.
     """
 

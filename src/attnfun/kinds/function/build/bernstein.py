@@ -173,7 +173,7 @@ def _column(box: Box, k: int, t: Array) -> Array:
 
 
 def _samples(request: Request, steps: tuple[float, ...], n: int) -> Array:
-    """f on the tensor grid of n nodes an axis, shape (n, …, n, outputs)."""
+    """f on the tensor grid of n nodes per axis, shape (n, …, n, outputs)."""
     box = request.function.box
     columns = [_column(box, k, _nodes(tau, n)[1]) for k, tau in enumerate(steps)]
     X = np.stack([g.ravel() for g in np.meshgrid(*columns, indexing="ij")], axis=1)
@@ -310,7 +310,7 @@ def _axis_by_axis(request: Request, best: Fit) -> Fit:
 
 
 def _values(request: Request, shape: Shape) -> Array:
-    """V with Σ_j softmax_j V_j = the truncated series at m_k + 1 nodes an axis, for the stored slopes, biases and
+    """V with Σ_j softmax_j V_j = the truncated series at m_k + 1 nodes per axis, for the stored slopes, biases and
     query maps.
     """
     d = len(shape.steps)

@@ -16,7 +16,7 @@ of value 0), "inclusive" (both ends are points), "optimal" (the same at the temp
 each truncates its own stretch). Targets that are affine plus multiples of clip, relu, abs, max, min of affine forms
 become such units (`broken_lines`), one head each; nested ones stand in later layers. Tolerances E_i minimise Σ keys
 under Σ S_i E_i = ε, S_i the sensitivities: E_i ∝ (width_i/S_i)^{1/2}.
-Size: about 0.062 (b − a)/ε + 1 keys a unit; few at loose ε, where nothing is smaller, many at tight ε.
+Size: about 0.062 (b − a)/ε + 1 keys per unit; few at loose ε, where nothing is smaller, many at tight ε.
 Bound (published): max(|a|,|b|) ε₀ + (b − a)/p, and (b − a)/((n − 2)H) for many heads; the first is attained but for ε₀,
 its points leave b out. With both ends Δ/2 and less, at the best temperature 0.062 Δ. Proved from the stored weights by
 *moments*, or by *composition*.

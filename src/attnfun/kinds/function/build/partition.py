@@ -1,4 +1,4 @@
-"""partition: the max-affine partition of a box into cells, one head, one value a cell.
+"""partition: the max-affine partition of a box into cells, one head, one value per cell.
 
 | symbol | meaning |
 | --- | --- |
@@ -57,7 +57,7 @@ _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what roundin
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells an axis and sharpness S of every axis."""
+    """Cells per axis and sharpness S of every axis."""
 
     cells: tuple[int, ...]
     sharpness: tuple[float, ...]
@@ -131,8 +131,8 @@ class Partition(Construction):
             why = f"partition: a proof on {keys:,} cells takes about {work:,} operations, more than {_OPERATIONS:,}"
             raise Infeasible(why, {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"})
         if _blur(request, cells) > _BLURRED:
-            why = f"partition: {max(cells):,} cells an axis would be needed, and at such a number logits that round in "
-            why += f"{request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell"
+            why = f"partition: {max(cells):,} cells per axis would be needed, and at such a number logits that round "
+            why += f"in {request.dtype} may move walls by {_blur(request, cells) / 2:.2g} of a cell"
             raise Infeasible(why, {"dtype": "float64"} if request.dtype != "float64" else None)
         return Grid(cells, (_SHARPNESS,) * len(cells))
 
@@ -244,7 +244,7 @@ def _least_counts(request: Request) -> tuple[int, ...]:
 
 
 def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
-    """Cells an axis from the declared Lipschitz constant (black box) or from the sampled oscillation of the target,
+    """Cells per axis from the declared Lipschitz constant (black box) or from the sampled oscillation of the target,
     over cells that are inflated by `blur` of themselves.
     """
     function = request.function
@@ -265,7 +265,7 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
         at = box.text if box.dim > 4 else ", ".join(f"{v:.4g}" for v in X[np.argmax(np.isinf(base).any(axis=1))])
         raise Infeasible(f"partition: the target is past what float64 can hold, at {at}")
     slopes = np.array([_axis_variation(request, X, base, k) for k in range(box.dim)])
-    shares = widths / np.where(slopes > 0, slopes, np.inf)  # cell widths with equal oscillation an axis
+    shares = widths / np.where(slopes > 0, slopes, np.inf)  # cell widths with equal oscillation per axis
     shares = np.where(slopes > 0, shares, 2.0 * widths)  # an axis that does not matter gets one cell
     shares = shares / np.max(shares / widths)
     grown = shares * (1.02 + blur)
@@ -284,7 +284,7 @@ def _cell_counts(request: Request, blur: float) -> tuple[int, ...]:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if within(grown * middle) else (low, middle)
     counts = np.ceil(widths / (shares * low) - 1e-9)
-    feasible(np.all(counts < 1e9), "partition: more than 1e9 cells an axis would be needed", {"eps": request.eps * 10})
+    feasible(np.all(counts < 1e9), "partition: more than 1e9 cells per axis would be needed", {"eps": request.eps * 10})
     return tuple(max(1, int(c)) for c in counts)
 
 
@@ -360,4 +360,4 @@ def _published(request: Request) -> dict[str, object]:
     half = float(np.max(box.high_array - box.low_array)) / 2
     wanted = half * lipschitz * math.sqrt(box.dim) / request.eps
     per_axis = max(1, math.ceil(wanted)) if math.isfinite(lipschitz) else math.inf
-    return {"lipschitz (sampled)": lipschitz, "cells an axis": per_axis, "cells": float(per_axis) ** box.dim}
+    return {"lipschitz (sampled)": lipschitz, "cells per axis": per_axis, "cells": float(per_axis) ** box.dim}

@@ -69,7 +69,7 @@ class ReluNetwork(Construction):
         feasible(design.fits, "relu_network: no unit changes its sign on the box, the target is affine there")
         fits = design.fits.values()
         story = {"units": f"{len(design.signs)}, of which {len(fits)} change their sign on the box and have a head"}
-        published = f"interpolation with p points a unit would take {_published(request, design):,} keys"
+        published = f"interpolation with p points per unit would take {_published(request, design):,} keys"
         story |= {"published": published}
         large, layers = len(graph.nodes) > _LARGE, max(design.layers.values()) + 1
         steady = all(fit.keys <= _KEYS for fit in fits)
@@ -90,7 +90,7 @@ def interpolated(
     graph = request.function.graph
     ranges = None if graph is None else ReluRanges.of(graph, request.function.box)
     if ranges is None or ranges.dense.weights[:, request.function.box.dim :].any():
-        raise Infeasible("interpolation points a unit are for ReLU networks of one hidden layer")
+        raise Infeasible("interpolation points per unit are for ReLU networks of one hidden layer")
     signs = tuple(ranges.sign(unit.argument) for unit in ranges.network.units)
     grids = {j: Grid(0.0, float(ranges.high[j]), points, heads, variant) for j, s in enumerate(signs) if s == 0}
     fits = {j: grid_fit(grid, request.dtype) for j, grid in grids.items()}
@@ -133,7 +133,7 @@ def _lipschitz(ranges: ReluRanges, d: int, signs: tuple[int, ...]) -> Array:
 
 
 def _published(request: Request, design: Design) -> int:
-    """Keys of one interpolation grid of p points a unit, the same p for all, at this tolerance."""
+    """Keys of one interpolation grid of p points per unit, the same p for all, at this tolerance."""
     factors = _lipschitz(design.ranges, request.function.box.dim, design.signs)
     reach = np.maximum(-design.ranges.low, design.ranges.high)
     total = sum(float(factors[j] * reach[j]) for j in design.fits)

@@ -46,7 +46,7 @@ def build(
     """
     stepped = task.task in ("lasso", "logistic")
     if stepped and (layers < 3 or layers % 2 == 0):
-        raise InvalidRequest(f"layers={layers}: {task.task} takes two layers a step and one to predict, so 3, 5, 7, …")
+        raise InvalidRequest(f"layers={layers}: {task.task} takes two layers per step and one to predict: 3, 5, 7, …")
     make = {"lasso": build_lasso, "logistic": build_logistic}.get(task.task, build_linear)
     try:
         return make(task, layers // 2 if stepped else layers, algorithm, dtype, heads, typical, finer)

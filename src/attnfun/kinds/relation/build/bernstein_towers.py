@@ -3,7 +3,7 @@
 Statement: the keys τ(j − m/2) with biases ln C(m, j) weigh like the Bernstein polynomials of s = sigmoid(τ t), so a
 head is a polynomial in s, which for small τ is nearly linear in t; least squares give values for all features at once.
 Source: `bernstein` (its docstring); Bernstein 1912.
-Size: m + 1 keys a variable, a little more than the degree that the features really have. Values stay of the features'
+Size: m + 1 keys per variable, a little more than the degree that the features really have. Values stay of the features'
 own size for τ about 1: they are float32-safe.
 Bound: `prove_towers`, from the stored weights. Failure mode: more than three variables (`product_towers`), or
 tolerances near rounding.

@@ -8,7 +8,7 @@ symmetric positive relation this is pivoted Cholesky, with pivots on the diagona
 Derivation: subtracting R[:, j] R[i, :]/R[i, j] from the table R makes row i and column j vanish and takes 1 off its
 rank. M⁻¹ is split as A Bᵀ by the singular value decomposition of M (symmetric: by its eigenvalues), so that the two
 sides are scaled alike.
-Size: k pivots a side and two k × k matrices, whatever the number of variables. Bound: none. The error is measured
+Size: k pivots per side and two k × k matrices, whatever the number of variables. Bound: none. The error is measured
 (`prove.measured`), never proved: a spike between the points is not seen.
 Failure mode: kinks in many variables need thousands of pivots; past MOST_RANK it is refused with what was measured.
 """

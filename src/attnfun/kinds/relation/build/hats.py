@@ -7,7 +7,7 @@ by Barron's theorem.
 Derivation: interpolating a kink is wrong to one side, by up to L h/2, so a constant, one feature, halves the error:
 L h/4, and 1 + L/(4ε) nodes for |x − y|. Truncation and interpolation share ε freely, because the residual of both is
 looked at on a grid four times as fine as the nodes.
-Size: nodes − 2 units and `rank` features a side. Bound: `prove_cells`.
+Size: nodes − 2 units and `rank` features per side. Bound: `prove_cells`.
 Failure mode: one variable per side; past MOST_NODES nodes it is refused.
 Example: abs(x − y) on [0, 1]² at 1e-2: some thirty features.
 """
@@ -47,7 +47,7 @@ def broken_lines(ask: Ask) -> Proposals:
                 break
             if not made.rank < 0.97 * least:
                 return
-            ask.say(f"{nodes} nodes a side, {made.rank} features")
+            ask.say(f"{nodes} nodes per side, {made.rank} features")
             certificate = yield Proposal(made, "hats", more=True)
             if certificate.status in MET:
                 least = made.rank
@@ -55,13 +55,13 @@ def broken_lines(ask: Ask) -> Proposals:
             failed, reached = failed + 1, certificate.error[1]
         nodes = math.ceil(nodes * 1.4)
     if least == math.inf:
-        why = f"could not be proved with {nodes} nodes" if failed else f"takes more than {MOST_NODES} nodes a side"
+        why = f"could not be proved with {nodes} nodes" if failed else f"takes more than {MOST_NODES} nodes per side"
         nearest = near(1.15 * max(eps, smallest(inner), reached), realise="mlp")
         raise Infeasible(f"hats: eps={eps:.3g} for {ask.text} {why}", nearest)
 
 
 def hat_towers(relation: Relation, nodes: int, error: float, signed: bool) -> Cells:
-    """Broken lines through `nodes` nodes a side, of the fewest features within `error` on a fine grid."""
+    """Broken lines through `nodes` nodes per side, of the fewest features within `error` on a fine grid."""
     (zx, zy), R, fine, W, V = _tables(relation, nodes)
     P, Q, signs = factors(R, error, relation.symmetric, signed, (fine, W, V))
     ends = [(b.low_array, b.high_array) for b in (relation.left, relation.right)]

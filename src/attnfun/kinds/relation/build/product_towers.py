@@ -3,8 +3,8 @@
 Statement: heads on small product grids give p ≈ atanh(δ Π P) for groups of blocks; a head on the 2^m corners of a cube,
 logits σ·p, values Πσ, is Π tanh p without error (`towers`).
 Source: tanh a · tanh b as a softmax average over signs, as in the tangent constructions; Bernstein 1912 for layer 1.
-Size: Σ over groups of Π keys, and 2^m keys a feature: polynomial in the number of variables where one head on the whole
-grid has P^d keys. Bound: `prove_tower_products`, from the stored weights.
+Size: Σ over groups of Π keys, and 2^m keys per feature: polynomial in the number of variables where one head on the
+whole grid has P^d keys. Bound: `prove_tower_products`, from the stored weights.
 Failure mode: a block of more than three variables; fewer than two blocks; tolerances near rounding.
 """
 
@@ -150,7 +150,7 @@ def _partitions(blocks: Group, half: Half) -> Iterator[tuple[Group, ...]]:
 
 
 def _runs(half: Half) -> tuple[Group, ...]:
-    """Neighbours together, two variables a group where they fit."""
+    """Neighbours together, two variables per group where they fit."""
     out: list[Group] = []
     for b in half.alive:
         if out and len(half.variables((*out[-1], b))) <= 2:

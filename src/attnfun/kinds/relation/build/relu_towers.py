@@ -18,7 +18,7 @@ from attnfun.kinds.relation.features import Features, Half, polynomial_graph
 from attnfun.kinds.relation.towers import Keys, Squares, TowerWeights, parents
 from attnfun.network.head import Array
 
-_MOST = 12  # the finest template has 2^12 units a side
+_MOST = 12  # the finest template has 2^12 units per side
 _MOST_UNITS = 300_000
 
 

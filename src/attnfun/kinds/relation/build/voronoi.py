@@ -15,10 +15,10 @@ Derivation: weights of a softmax are an average, so the score is an average of e
 The factors are those of the singular value decomposition of R, or of r at fewer points with broken lines between (for
 one tower of the eigendecomposition, negative eigenvalues left out unless signs are allowed), cut where the largest
 *entry* of the residual, less c, is within its share.
-Size: Π_k (b_k − a_k)/h_k keys a side, h_k from the sampled oscillation; rank as it comes: more cells leave more of ε to
-the truncation, so rank falls as cells grow. Bound: `prove_cells`.
-Failure mode: cells grow like (D L/2ε)^d a side for D variables in all. Refused before building, with the ε that fits.
-Example: abs(x − y) on [0, 1]² at 1e-2: 690 cells a side and some twenty-five features.
+Size: Π_k (b_k − a_k)/h_k keys per side, h_k from the sampled oscillation; rank as it comes: more cells leave more of ε
+to the truncation, so rank falls as cells grow. Bound: `prove_cells`.
+Failure mode: cells grow like (D L/2ε)^d per side for D variables in all. Refused before building, with the ε that fits.
+Example: abs(x − y) on [0, 1]² at 1e-2: 690 cells per side and some twenty-five features.
 """
 
 import math

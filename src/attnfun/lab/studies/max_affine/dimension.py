@@ -7,7 +7,7 @@ Source. Liu, Hu, Song, Liu 2025, arXiv 2504.19901, size of the construction (P^{
 
 Keys for one tolerance against the number of variables, by the published partition and by other heads.
 
-The size of the published partition follows from its formula, ⌈B L √d/ε⌉ cells an axis, at every d; it is built and
+The size of the published partition follows from its formula, ⌈B L √d/ε⌉ cells per axis, at every d; it is built and
 proved where it has at most a given number of keys, with cells that follow the target's own oscillation, and refused
 elsewhere. The same tolerance is asked of one product head (`bernstein`, up to four variables) and of composed networks;
 single heads with as many keys as the composed network are trained.
@@ -24,7 +24,7 @@ Columns.
     keys: keys; none where the method refused
     eps: tolerance asked for
     error: for learned heads the sup error measured; for others the error witnessed
-    proved: bound proved from the stored weights
+    proved: ≤ bound proved from the stored weights
 """
 
 import math
@@ -110,7 +110,7 @@ def judge(table: Rows) -> Verdict:
             )
     curse = (
         "The exponential size is that of the partition, not of attention: softmax networks that follow the formula of "
-        "the target meet the same tolerance with a few keys a variable."
+        "the target meet the same tolerance with a few keys per variable."
     )
     return decided(words, faults, curse if all(tame) else "", "No network here escapes the exponential growth.")
 

@@ -2,7 +2,7 @@
 
 | symbol | meaning |
 | --- | --- |
-| P, h | centres an axis, their spacing |
+| P, h | centres per axis, their spacing |
 | R | inverse temperature: logits R(⟨v_j, x⟩ − |v_j|²/2), so the key of centre v_j is R v_j |
 | c = R h² | the same in units of the spacing: c/2 is the logit gap between neighbours at a centre |
 """

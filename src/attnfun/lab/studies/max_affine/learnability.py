@@ -20,7 +20,7 @@ Columns.
     way: constructed, trained from a random start, or trained from a construction
     seed: of a trained head
     error: sup error measured at 20,000 points, corners and edges
-    proved: bound proved from the weights, where the checker has a method for them
+    proved: ≤ bound proved from the weights, where the checker has a method for them
     norm_mean: mean key norm
     effective_keys: exp(entropy) of the attention, averaged over points
     value_max: largest value
@@ -96,7 +96,7 @@ def judge(table: Rows) -> Verdict:
         ended = {way: here.where(way=way)[0]["error"] for way in STARTED}
         begun = {way: here.where(way=way.removeprefix("from "))[0]["error"] for way in STARTED}
         kept += [ended[way] <= begun[way] * (1 + 1e-9) for way in STARTED]
-        parts = [f"{text}, {best['keys']} keys: constructed {best['error']:.2g} (proved {best['proved']:.2g})"]
+        parts = [f"{text}, {best['keys']} keys: constructed {best['error']:.2g} (proved {best['proved']:≤2})"]
         parts[0] += f", partition {partition['error']:.2g}"
         parts += [f"{way} {rows.middle('error')}" for way, rows in found.items()]
         words.append("; ".join(parts + [f"{way} {error:.2g}" for way, error in ended.items()]) + ".")
@@ -105,7 +105,7 @@ def judge(table: Rows) -> Verdict:
     words.append(
         f"Learned heads share a point among {random.median('effective_keys'):.0f} keys (the partitions among "
         f"{sharp.median('effective_keys'):.1f}), with mean key norms of {norms:.1f} ({far:.0f}): what is "
-        f"learned is {'no' if norms < far / 2 else 'like the'} partition."
+        f"learned is {'not a' if norms < far / 2 else 'like the'} partition."
     )
     limits = (
         "From random starts gradient descent beats the partition of as many keys and stays above what those keys "

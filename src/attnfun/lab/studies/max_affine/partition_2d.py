@@ -22,12 +22,12 @@ A full run takes 91 seconds of CPU.
 
 Columns.
     layout: centres at the midpoints of cells, or equispaced with both ends of every side among them
-    P: centres an axis
+    P: centres per axis
     keys: keys of the head, P²
     c: R h², the inverse temperature in units of the spacing
     R: inverse temperature
     error: sup error, measured at 20,000 points, corners and edges
-    proved: bound proved from the stored weights, rounding included
+    proved: ≤ bound proved from the stored weights, rounding included
     worst_case: L h √2/2 with L = √2, the published worst case of a hard partition
 """
 
@@ -107,10 +107,10 @@ def judge(table: Rows) -> Verdict:
             f"Centres at {layout}: with c = R h² = {sharp:g} the error falls like P^{rates[0]:.2f} to "
             f"{hard[-1]['error']:.3g} at P = {hard[-1]['P']} (worst case {hard[-1]['worst_case']:.3g}); the best c of "
             f"the sweep is {where_best}, where it falls like P^{rates[1]:.2f} to {best[-1]['error']:.3g}, proved "
-            f"{best[-1]['proved']:.3g}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys."
+            f"{best[-1]['proved']:≤3}: {hard[-1]['error'] / best[-1]['error']:.1f} times less with the same keys."
         )
     limit = (
-        "Refining the partition does approximate, at the stated rate; but sending R to infinity is no part of it: "
+        "Refining the partition does approximate, at the stated rate; but sending R to infinity is not part of it: "
         "there is a finite best temperature, the sharp limit loses what averaging neighbours gains."
     )
     end = "The sharpest temperature is the best, and refining it approximates at the rate."
@@ -132,7 +132,7 @@ def draw(table: Rows) -> Any:
         curve(right, best, "P", "error", "o-", color=colour, ms=4, label=f"{label}, best c")
         curve(right, best, "P", "proved", "_", color=colour, ms=12, mew=2)
         curve(right, hard, "P", "worst_case", ":", color=colour, lw=1, label=f"{label}, worst case")
-    note, texts = f"sharp: c = {sharp:g}; bars: proved at the best c", ("centres an axis P", "sup error")
+    note, texts = f"sharp: c = {sharp:g}; bars: proved at the best c", ("centres per axis P", "sup error")
     labelled(right, "sin x + cos y by P² keys", note, *texts, log="xy", xticks=table.distinct("P"))
     return figure
 

@@ -23,9 +23,9 @@ Columns.
     seed: of start and samples
     error: E|f − g|² on fresh sets
     error_se: its standard error over sets
-    least: no single layer of this shape errs less: af.bounds.neighbours, proved
-    least_two: N = 3: the bound of af.bounds.rank, proved too
-    proved: constructed: the proved bound of the mean error
+    least: ≥ no single layer of this shape errs less: af.bounds.neighbours, proved
+    least_two: ≥ N = 3: the bound of af.bounds.rank, proved too
+    proved: ≤ constructed: the proved bound of the mean error
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def run(unit: Unit) -> Row:
         return plurality(dim, points - 1, heads, sets)
     if unit["way"] != "trained":
         return built_row(dim, points, unit["way"], sets, 1e-2)
-    batch = max(16, 1024 // points)  # the same number of queries a step for every N
+    batch = max(16, 1024 // points)  # the same number of queries per step for every N
     row = trained_row(Shape(dim, rank, heads), unit, batch=batch)
     if points == 3:
         row["least_two"] = af.bounds.rank(dim, rank, heads, setting="layer-any-v", attends_self=True).lower
@@ -96,14 +96,14 @@ def judge(table: Rows) -> Verdict:
         excluded.append(ones[0]["least"])
         parts = [
             f"{at}: full rank {top:.3f}",
-            f"{best['heads']} heads of rank {best['rank']} {best['error']:.3f} (excluded below {best['least']:.3f})",
-            f"{ones[0]['heads']} of rank {ones[0]['rank']} {ones.median('error'):.3f} ({excluded[-1]:.3f})",
+            f"{best['heads']} heads of rank {best['rank']} {best['error']:.3f} (excluded below {best['least']:≥3})",
+            f"{ones[0]['heads']} of rank {ones[0]['rank']} {ones.median('error'):.3f} ({excluded[-1]:≥3})",
             *here.where(way="scores").first().say("two layers of rank 1, one query, {error:.3f}"),
             *here.where(way="votes").first().say("plurality of votes {error:.3f}"),
         ]
         words.append("; ".join(parts) + ".")
         below = rows.above("least", "error", "error_se")
-        faults += below.say("N = {points}, rank {rank} errs {error:.3f}, less than {least:.3f}")
+        faults += below.say("N = {points}, rank {rank} errs {error:.3f}, less than {least:≥3}")
         faults += here.lost("error").say("N = {points}: {way} has no error that is a number")
         more = here.above("error", "proved", "error_se")
         faults += more.say("N = {points}: {way} errs {error:.4f}, more than proved")
@@ -114,7 +114,7 @@ def judge(table: Rows) -> Verdict:
         if not top <= LEARNED:
             unlearned.append(str(points))
     words.append(
-        f"What is excluded for the least rank goes from {excluded[0]:.3f} to {excluded[-1]:.3f} as N grows. The bound "
+        f"What is excluded for the least rank goes from {excluded[0]:≥3} to {excluded[-1]:≥3} as N grows. The bound "
         "is proved, for one layer, any N and any weights of its heads. The exponential rate at high precision is not "
         "looked at. Two layers of rank 1 do it for one query, for all queries it is open."
     )

@@ -25,8 +25,8 @@ Columns.
     seed: of start and samples
     error: E|f − g|² on fresh sets
     error_se: its standard error over sets
-    least: one layer without MLP: no layer of its shape errs less (af.bounds.neighbours, proved)
-    proved: constructed: the proved bound of the mean error
+    least: ≥ one layer without MLP: no layer of its shape errs less (af.bounds.neighbours, proved)
+    proved: ≤ constructed: the proved bound of the mean error
 """
 
 import math
@@ -73,7 +73,7 @@ def judge(table: Rows) -> Verdict:
     more = table.above("error", "proved", "error_se")
     faults += more.say("the constructed {way} at N = {points} errs more than proved")
     below = table.above("least", "error", "error_se")
-    faults += below.say("one layer of rank {rank} errs {error:.3f}, less than {least:.3f}")
+    faults += below.say("one layer of rank {rank} errs {error:.3f}, less than {least:≥3}")
     for points, here in table.where(way="trained").by("points"):
         top = here.that(lambda row: row["rank"] == row["dim"]).median("error")
         words.append(f"N = {points}: one layer of full rank comes to {top:.3f}.")
@@ -97,7 +97,7 @@ def judge(table: Rows) -> Verdict:
                 sufficed.append(bool(error <= HELPS * plain))
                 words.append(f"An MLP on one layer changes {plain:.3f} to {error:.3f}.")
     if made := table.where(way="scores").of("proved"):
-        words.append(f"By construction two layers of rank 1 suffice for one query, proved to {max(made):.2g} here.")
+        words.append(f"By construction two layers of rank 1 suffice for one query, proved to {max(made):≤2} here.")
     rescues = bool(rescued) and all(rescued)
     if not (rescues or (helped and all(helped))):
         faults.append("trained depth does not make up for rank, nor does it help everywhere")

@@ -28,10 +28,10 @@ Columns.
     error: E|sign(⟨z, y⟩) − f|²: the least for what the heads know, exact; trained: on 20,000 pairs
     standard error: of a trained head's error; 0 where it is exact
     values: different values of what one head knows
-    bound: proved for H heads that read r coordinates
-    candidates: proved for the same heads on two candidates x1, x2 and sign(⟨x1 − x2, y⟩), 0 for ties
-    reached: some choice of coordinates is proved to do no worse
-    bound by values: proved for any H heads that tell so many values of z apart
+    bound: ≥ proved for H heads that read r coordinates
+    candidates: ≥ proved for the same heads on two candidates x1, x2 and sign(⟨x1 − x2, y⟩), 0 for ties
+    reached: ≤ some choice of coordinates is proved to do no worse
+    bound by values: ≥ proved for any H heads that tell so many values of z apart
 """
 
 import math
@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 import attnfun as af
 from attnfun.lab.studies.drawing import BOUND, NETWORKS, curve, labelled, panels
 from attnfun.lab.studies.study import Row, Rows, Size, Unit, Verdict, crossed, crossed_with, decided, described
+from attnfun.lab.studies.tables import Told
 
 COORDINATES, NUMBER, POWERS = "coordinates", "number, p bits", "number, powers of two"
 SOFTMAX, TRAINED = "softmax, full rank", "softmax, trained"
@@ -158,8 +159,8 @@ def judge(table: Rows) -> Verdict:
         f"Heads that read r of the d coordinates: {len(read)} random choices, {below} below the exact "
         f"bound Σ e_ℓ(1 − H C(r,ℓ)/C(d,ℓ))₊, which is met exactly in {tight} of {len(groups)} sizes.",
         *last.first().say(
-            "At d = {dim}, r = {rank}, H = {heads} it is {bound:.3f}, the best draw {best:.3f}, and on the difference "
-            "of two candidates the bound is {candidates:.3f}.",
+            "At d = {dim}, r = {rank}, H = {heads} it is {bound:≥3}, the best draw {best:.3f}, and on the difference "
+            "of two candidates the bound is {candidates:≥3}.",
             best=min(last.of("error")),
         ),
         *full.say("One softmax head of full rank: {error:.1e}."),
@@ -167,10 +168,10 @@ def judge(table: Rows) -> Verdict:
     parts = []
     for bits, rows in numbers.by("bits"):
         error, seen, least = (rows.median(name) for name in ("error", "values", "bound by values"))
-        parts.append(f"p = {bits} {error:.3g} ({seen:.0f} values, {least:.3g})")
+        parts.append(f"p = {bits} {error:.3g} ({seen:.0f} values, {Told(least):≥3})")
     words += [
         "One number ⟨K, z⟩ with whole-number weights of p bits, least error (what so many values allow): "
-        f"{', '.join(parts)}; the bound of one coordinate is {numbers[0]['bound']:.3g}.",
+        f"{', '.join(parts)}; the bound of one coordinate is {numbers[0]['bound']:≥3}.",
         *powers.say("With weights 1, 2, 4, … it knows all of z: error {error:.1g}."),
     ]
     low = trained.fails(lambda row: row["error"] + 3 * row["standard error"] >= row["bound"])

@@ -23,7 +23,7 @@ Columns.
     rms: root mean square error on 1,000 fresh sequences
     error: largest error there
     eps: asked for
-    proved: sup bound proved from the stored weights
+    proved: ≤ sup bound proved from the stored weights
     trivial: rms of the data about their mean
 """
 
@@ -87,7 +87,7 @@ def architecture_of(target: Any, units: bool) -> Any:
 
 
 def _clearly(large: list[float], small: list[float]) -> bool:
-    """Every error of the first above all of the second, and the medians apart; errors that are no number are large."""
+    """Every error of the first above all of the second, and the medians apart; NaN counts as large."""
     return not median(large) <= CLEAR * median(small) and not min(large) <= max(small)
 
 
@@ -99,7 +99,7 @@ def judge(table: Rows) -> Verdict:
     better, worse, words = [], [], []
     for name, here in table.by("map"):
         proved = here.where(way="constructed").that(lambda row: row not in wrong)
-        parts = proved.say("{map}: attention alone proved to {proved:.2g} with {parameters:,} numbers")
+        parts = proved.say("{map}: attention alone proved to {proved:≤2} with {parameters:,} numbers")
         alone, mixed = (here.where(way=way) for way in WAYS)
         if alone and mixed:
             if not abs(mixed[0]["parameters"] / alone[0]["parameters"] - 1) <= EQUAL:

@@ -24,8 +24,8 @@ Columns.
     rank_lower: proved: features or terms that any method needs for eps
     rule: what counting from the parts gives
     error: sup error: largest seen at random points and corners; learned: on a fine grid
-    proved: bound proved from the stored coefficients; none where it was measured only
-    least: proved: no form of so many terms has a smaller sup error
+    proved: ≤ bound proved from the stored coefficients; none where it was measured only
+    least: ≥ proved: no form of so many terms has a smaller sup error
     status: proved, or sampled (measured only)
 """
 
@@ -169,7 +169,7 @@ def judge(table: Rows) -> Verdict:
     text = "Across both sides it has {rank} at {eps:g} ({status}, at least {rank_lower})."
     words += table.where(part="across").first().say(text)
     for name, rows in table.where(part="ternary").by("case"):
-        parts = ", ".join(rows.say("{rank} terms to {proved:.1g}"))
+        parts = ", ".join(rows.say("{rank} terms to {proved:≤2}"))
         parts = f"Ternary, {name}: {parts} (at least {rows[-1]['rank_lower']} for the last)"
         for rank, learned in table.where(part="ternary learned", case=name).by("rank"):
             parts += f"; {rank} trained terms {learned.middle('error')}"
@@ -186,7 +186,7 @@ def judge(table: Rows) -> Verdict:
 def draw(table: Rows) -> Any:
     figure, (first, second, third) = panels(3, width=4.7, height=4.3)
     for ax, part, letter, head, note in (
-        (first, "product", "order k", "Products of k relations", "exp(−2|x − y|²), k variables a side"),
+        (first, "product", "order k", "Products of k relations", "exp(−2|x − y|²), k variables per side"),
         (second, "depth", "depth k", "A relation of a relation of …", "tanh(2·) applied k times to x − y"),
     ):
         rows = table.where(part=part)

@@ -42,7 +42,7 @@ Columns.
     seed: of start and batches
     error: E|f − g|² on fresh sets (20,000; packed 4,000), E|g|² = 1; 0 where quoted as exact
     standard error: of that mean
-    bound: proved for H/2 (rounded up) holomorphic features; quoted row: for H of them
+    bound: ≥ proved for H/2 (rounded up) holomorphic features; quoted row: for H of them
     terms: what H/2 of the target's terms give
     bits: of a packed feature
 """
@@ -141,15 +141,15 @@ def judge(table: Rows) -> Verdict:
         ways = {way: rows.where(way=way) for way in (ENTIRE, *REAL)}
         parts = ", ".join(f"{way} {some.middle('error', '.3f')}" for way, some in ways.items() if some)
         wide = max(wide, ways["gelu"].median("error") - ways["relu"].median("error"))
-        words.append(f"{h} real features ({h // 2} complex), bound {rows[0]['bound']:.3f}: {parts}.")
+        words.append(f"{h} real features ({h // 2} complex), bound {rows[0]['bound']:≥3}: {parts}.")
     low, beaten = real.that(_below), packed.that(_below)
     words.append(f"{len(low)} of {len(real)} trained real networks are below the bound.")
     text = "Packed: {features} real feature{s} of {bits} bits, error {error:.3f} where holomorphic ones have at least "
     for h, rows in packed.by("features"):
-        words += rows.say(text + "{bound:.3f}.", s="s" * (h > 1))
+        words += rows.say(text + "{bound:≥3}.", s="s" * (h > 1))
     words += table.where(way=QUOTED).say(
         "And at D = {dim} (target of degree 2) {features:,} real features determine every set of {points} points, by a "
-        "quoted theorem, while as many holomorphic ones err by {bound:.3f} at least."
+        "quoted theorem, while as many holomorphic ones err by {bound:≥3} at least."
     )
     broken = table.where(way=ENTIRE).above("bound", "error", "standard error")
     if (beaten or low) and not broken:
@@ -159,7 +159,7 @@ def judge(table: Rows) -> Verdict:
             "free as ReLU's: the hypothesis that counts is that no conjugate enters."
         )
         return Verdict(REFUTED, end, " ".join(words))
-    text = "at H = {features} a holomorphic network has {error:.3f} ± {standard error:.3f}, not {bound:.3f} or more"
+    text = "at H = {features} a holomorphic network has {error:.3f} ± {standard error:.3f}, not {bound:≥3} or more"
     limit = "" if wide <= 0.1 else f"ReLU networks stay above the bound, yet below GELU's by {wide:.2f}."
     if lost := trained.lost("error"):
         limit = f"No network is seen below the bound, but {len(lost)} trainings did not end well."

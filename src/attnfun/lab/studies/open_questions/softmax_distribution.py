@@ -20,10 +20,10 @@ Columns.
     beta: inverse temperature
     error: e: what scores are off by at most (documents: proved)
     tv: total variation distance; documents: of the worst query
-    bound: tanh(βe/2), rounded up
+    bound: ≤ tanh(βe/2), rounded up
     gap: |distance − bound|, in balls of 300 bits
     output: how far the output moves
-    output_bound: tanh(βe/2) times the spread of the values
+    output_bound: ≤ tanh(βe/2) times the spread of the values
     trials: settings, trials or queries
     broken: how many are above a bound
     ratio: the largest distance as a part of the bound

@@ -24,7 +24,7 @@ Columns.
     layers: layers of the network
     heads: heads of the network
     method: construction
-    proved: bound proved from the stored weights
+    proved: ≤ bound proved from the stored weights
 """
 
 import math
@@ -97,7 +97,7 @@ def run(unit: Unit) -> Row:
     names = [f"x{k}" for k in range(1, d + 1)]
     box = {name: (-1.0, 1.0) for name in names}
     row: Row = {"method": "none", "status": "refused"}
-    if family == "Lipschitz only":  # L = 1 on [-1, 1]^d: ⌈√d/ε⌉ cells an axis
+    if family == "Lipschitz only":  # L = 1 on [-1, 1]^d: ⌈√d/ε⌉ cells per axis
         row |= {"keys": float(math.ceil(math.sqrt(d) / eps) ** d), "method": "partition"}
         with suppress(af.Infeasible):
             row["status"] = af.compile(_middle, box, eps, lipschitz=1.0, max_keys=MANY).certificate.status.value

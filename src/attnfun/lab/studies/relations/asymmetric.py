@@ -20,10 +20,10 @@ Columns.
     seed: of the random start
     eps: the tolerance asked for
     error: sup error measured over all pairs of a fine grid
-    proved: bound proved for every pair, from the stored weights
-    least: proved: no features of this rank (for one tower: no symmetric scores) have a smaller sup error
+    proved: ≤ bound proved for every pair, from the stored weights
+    least: ≥ proved: no features of this rank (for one tower: no symmetric scores) have a smaller sup error
     rank_lower: features that any method needs for eps, proved
-    cells: cells a side that the published quantisation takes for eps
+    cells: cells per side that the published quantisation takes for eps
 """
 
 import math
@@ -95,7 +95,7 @@ def judge(table: Rows) -> Verdict:
         if not mine:
             continue
         words += Rows([mine.best("proved")]).say(
-            "{name}: {rank} features are proved to {proved:.2g} ({rank_lower} are needed by any method; cells of the "
+            "{name}: {rank} features are proved to {proved:≤2} ({rank_lower} are needed by any method; cells of the "
             "published quantisation would be {cells:.2g} a side).",
             name=name[0].upper() + name[1:],
         )
@@ -108,7 +108,7 @@ def judge(table: Rows) -> Verdict:
         if one:
             words.append(
                 f"One trained tower: {min(one.of('error')):.3g} and more; no symmetric scores are nearer than "
-                f"{one[0]['least']:.3g}."
+                f"{one[0]['least']:≥3}."
             )
     limit = "Two towers exist and are proved; trained ones stay well short of them."
     end = "Two towers do what one cannot, constructed and trained."

@@ -23,9 +23,9 @@ Array = NDArray[np.float64]
 ACTIVATIONS = ("tanh", "relu")
 _FORMS = {2: "ar,br->ab", 3: "ar,br,cr->abc"}
 NODES = {1: 48, 2: 13}
-"""Training points a variable, by the variables of a side; they lie denser at the ends, where errors are largest."""
+"""Training points per variable, by the variables of a side; they lie denser at the ends, where errors are largest."""
 FINE = {1: 301, 2: 31}
-"""Points a variable at which sup errors are measured."""
+"""Points per variable at which sup errors are measured."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ Columns.
     steps: of training by Adam; a quarter as many of LBFGS follow
     eps: the tolerance asked for
     error: sup error measured over all pairs of a fine grid
-    proved: bound proved for every pair, from the stored weights
-    least: proved: no features of this rank have a smaller sup error
+    proved: ≤ bound proved for every pair, from the stored weights
+    least: ≥ proved: no features of this rank have a smaller sup error
     diagonal: largest r(x, x) − |φ(x)|² of the series on the grid
     trace: sum of the eigenvalues that the series leaves out (uniform measure)
 """
@@ -121,8 +121,8 @@ def judge(table: Rows) -> Verdict:
         if not mine:
             continue
         words += Rows([mine.best("proved")]).say(
-            "The Gaussian of {relation}: {rank} constructed features are proved to {proved:.2g} (no {rank} features do "
-            "better than {least:.2g})."
+            "The Gaussian of {relation}: {rank} constructed features are proved to {proved:≤2} (no {rank} features do "
+            "better than {least:≥2})."
         )
         for rank, steps, rows in here.where(way="learned").by("rank", "steps"):
             equal = min((row["proved"] for row in mine if row["rank"] <= rank), default=math.nan)

@@ -9,7 +9,7 @@ its constants, n (8 κ C √n/ε)², is derived here; ReLU towers and their proo
 Neurons by a bound with Barron norms, neurons that are proved to do, and what training needs.
 
 With n features, κ² = sup r(x, x) and features of Barron norm C, shallow towers of n (8 κ C √n/ε)² neurons do: n
-features within δ = ε/(8 κ √n) each, at (C/δ)² neurons a feature. That form is our own derivation with the published
+features within δ = ε/(8 κ √n) each, at (C/δ)² neurons per feature. That form is our own derivation with the published
 ingredients (decay of the spectrum, Barron norm); the paper's own exponents and constants were not compared.
 
 A full run takes 3 minutes of CPU.
@@ -23,7 +23,7 @@ Columns.
     layers: hidden layers of a tower
     neurons: hidden units of all towers
     error: sup error measured over all pairs of a fine grid
-    proved: bound proved for every pair, from the stored weights
+    proved: ≤ bound proved for every pair, from the stored weights
     norm: C: the largest |φ(0)| + |φ'(0)| + ∫|φ''| of a feature, at least 1, measured (one variable)
     unit_count: n (8 κ C √n/ε)² with C = 1
     count: the same with the measured C

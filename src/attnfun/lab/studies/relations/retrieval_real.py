@@ -18,15 +18,15 @@ Columns.
     eps: the tolerance asked for
     keys: documents
     rank: features of the head
-    error: proved: largest error of a score, for every query of the cube
+    error: ≤ proved: largest error of a score, for every query of the cube
     error_seen: largest seen
-    regret: proved: utility that the pick loses at most
+    regret: ≤ proved: utility that the pick loses at most
     regret_seen: largest seen
-    tv: proved: total variation distance from the exact softmax at β = 100
+    tv: ≤ proved: total variation distance from the exact softmax at β = 100
     tv_seen: largest seen
-    output: proved: distance of the output from that of the exact softmax
+    output: ≤ proved: distance of the output from that of the exact softmax
     output_seen: largest seen
-    pick_proved: share of queries whose pick is proved to be the best key
+    pick_proved: ≥ share of queries whose pick is proved to be the best key
     pick_right: share of queries whose pick is the best key
     precision: share of the first ten that show the query's digit
     ndcg: nDCG at 10; a document near in all pixels counts twice
@@ -137,7 +137,7 @@ def judge(table: Rows) -> Verdict:
     near = heads.that(lambda row: abs(row["precision"] - exact["precision"]) <= 0.01)
     words = [
         f"{len(heads)} heads over {exact['keys']:,} documents. From rank {first['rank']} to {last['rank']} the proved "
-        f"regret falls from {first['regret']:.2g} to {last['regret']:.2g} (seen {first['regret_seen']:.2g} and "
+        f"regret falls from {first['regret']:≤2} to {last['regret']:≤2} (seen {first['regret_seen']:.2g} and "
         f"{last['regret_seen']:.2g}); the pick is right for {first['pick_right']:.0%} and {last['pick_right']:.1%} of "
         f"the queries, proved for {first['pick_proved']:.0%} and {last['pick_proved']:.0%}. Precision at 10 goes from "
         f"{first['precision']:.3f} to {last['precision']:.3f}; exact search by the same utility has "

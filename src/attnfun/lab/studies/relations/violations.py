@@ -21,8 +21,8 @@ Columns.
     seed: of the random start
     rank: features
     error: sup error: measured on a fine grid; at a jump the limit from both sides
-    proved: bound proved for the fix (for a band: outside it)
-    least: proved: no continuous scores, no self inner product, or no features of this rank are nearer
+    proved: ≤ bound proved for the fix (for a band: outside it)
+    least: ≥ proved: no continuous scores, no self inner product, or no features of this rank are nearer
     rank_lower: features that any method needs for 0.01, proved
     checked: the witness was asked again and stands; or the fix is proved
 """
@@ -151,13 +151,13 @@ def judge(table: Rows) -> Verdict:
     if bands := fixes.where(part="discontinuous").say("{rank} (δ = {size:g})"):
         words.append(f"Left out a band around it, ranks are {', '.join(bands)}.")
     for case, rows in learned.where(part="not positive").by("case"):
-        fix = fixes.where(part="not positive", case=case).say("{rank} features are proved to {proved:.2g}")
+        fix = fixes.where(part="not positive", case=case).say("{rank} features are proved to {proved:≤2}")
         words.append(
-            f"{case}: every self inner product is {rows[0]['least']:.3g} off or more, trained ones "
+            f"{case}: every self inner product is {rows[0]['least']:≥3} off or more, trained ones "
             f"{rows.span('error', '.3g')}; with signs {', '.join(fix)}."
         )
     slight = table.where(way="witness", case=SLIGHT)
-    words += slight.that(lambda row: row["least"]).say("A violation of 1e-10 is seen too (distance {least:.2g}).")
+    words += slight.that(lambda row: row["least"]).say("A violation of 1e-10 is seen too (distance {least:≥2}).")
     if len(wide) > 1:
         words.append(
             f"No end: for {WIDE} on [−W, W] to 0.01 the rank grows from {first['rank']} (W = {first['size']:g}) to "
@@ -166,7 +166,7 @@ def judge(table: Rows) -> Verdict:
         )
         if there := learned.where(part="not compact", size=last["size"]):
             off = f"{there[0]['rank']} trained features are {min(there.of('error')):.2g} off there"
-            words.append(f"{off} (none do better than {there[0]['least']:.2g}).")
+            words.append(f"{off} (none do better than {there[0]['least']:≥2}).")
     fixes = table.where(way=("fixed", "constructed"))
     fine = not fixes.above("error", "proved") and all(row["checked"] is True for row in fixes)
     limit = "" if fine else "Each assumption is needed; a fix could not be proved."
@@ -181,7 +181,7 @@ def draw(table: Rows) -> Any:
     curve(jump, rows, "size", "error", "x", label="trained, each seed", **trained)
     level(jump, rows, "least", color=BOUND, ls="--", lw=1, label="no continuous scores below")
     note = ", ".join(parts.get(("discontinuous", "fixed"), empty).say("{size:g}: {rank}"))
-    texts = (f"rank proved outside a band δ: {note}", "hidden units a tower", "sup error")
+    texts = (f"rank proved outside a band δ: {note}", "hidden units per tower", "sup error")
     shape = {"xticks": rows.distinct("size"), "ylim": (0, 2.2), "legend": "lower left"}
     labelled(jump, "A jump: sign(x − y)", *texts, log="x", **shape)
     rows = parts.get(("not positive", "learned"), empty)

@@ -26,7 +26,7 @@ Columns.
     counted_se: its standard error
     network: accuracy of the two-layer network itself, one draw of directions
     network_se: its standard error over points
-    proved: tally: the proved accuracy
+    proved: ≥ tally: the proved accuracy
 """
 
 import math
@@ -121,7 +121,7 @@ def judge(table: Rows) -> Verdict:
         f"at d = {last['dim']}, like d^{slope(dims, free):.2f}; given a margin |t| ≥ {MARGIN}/√d the shares are "
         f"{kept[0]:.2g} and {kept[-1]:.2g}.",
         *square.known("counted").last().say(who + "{predicted:.4f} due, {counted:.4f} counted."),
-        *least.say("Linear tally, d = {dim} heads, β = {beta}: {network:.5f} (proved ≥ {proved:.4f})."),
+        *least.say("Linear tally, d = {dim} heads, β = {beta}: {network:.5f} (proved ≥ {proved:≥4})."),
     ]
     faults += least.fails(lambda row: row["network"] >= TALLY).say("the tally has {network:.5f} at d = {dim}")
     odd = tallies.known("predicted").fails(lambda row: 0 <= row["predicted"] <= 1)

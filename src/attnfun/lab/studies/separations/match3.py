@@ -11,7 +11,7 @@ Pairs by one head, triples by third-order attention; and what one standard layer
 Constructions of `af.matching` on random sets and on sets that nearly match; the reduction from disjointness by brute
 force, and a network for triples that decides disjointness by it; the protocol that turns a layer into bits; the heads
 that follow from them; and standard layers of one and the same shape, trained on pairs and on triples. What training
-does not find is no proof that it is not there: the impossibility is the reduction and the bits.
+does not find is not a proof that it is not there: the impossibility is the reduction and the bits.
 
 A full run takes 3 minutes of CPU.
 
@@ -29,7 +29,7 @@ Columns.
     spread: standard error of a trained layer's accuracy on its 4,000 fresh sets
     share: share of cases whose answer is yes
     margin: least distance of an output from ½; negative if an answer is wrong
-    proved: the margin that the certificate gives for all inputs
+    proved: ≥ the margin that the certificate gives for all inputs
     error: largest difference between the layer and what two parties rebuild
 """
 
@@ -218,7 +218,7 @@ def judge(table: Rows) -> Verdict:
     words = [
         f"{len(built)} constructions, up to N = {max(built.of('tokens'))} and M = {max(built.of('modulus')):,}: "
         f"accuracy {min(built.of('accuracy')):.4g} on {sum(built.of('cases')):,} answers, least margin "
-        f"{min(built.of('margin')):.3f} (proved {min(built.of('proved')):.3f}).",
+        f"{min(built.of('margin')):.3f} (proved {min(built.of('proved')):≥3}).",
     ]
     for row in reduced:
         said = f"{row['accuracy']:.1%} of {row['cases']:,} right."

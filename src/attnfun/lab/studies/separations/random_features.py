@@ -23,8 +23,8 @@ Columns.
     heads: H, of rank 1
     error: E|f − g|² of the heads with the best weights, closed form
     with_average: the same with one more head that averages the candidates
-    uncertainty: bound of what the series left out may change
-    least: proved: no such heads err less
+    uncertainty: ≤ bound of what the series left out may change
+    least: ≥ proved: no such heads err less
     half_upper: half the proved error of generalised heads, any function of (k·z, y), of random directions
     floor_same: ½(1 − (ΣNλ³)²/ΣNλ⁴): the floor of k = q for any H, with an averaging head
     floor_alone: 1 − (1 + ΣNλ³)²/(2(1 + ΣNλ⁴)): its floor without that head
@@ -145,7 +145,7 @@ def judge(table: Rows) -> Verdict:
         words += Rows([last]).say(
             "d = {dim}, H = {heads}: k = q {same:.4f} (its floor {floor_same:.4f}), independent {independent:.4f}, "
             "compromise {compromise:.4f}; generalised heads of random directions {half_upper:.4f}, excluded below "
-            "{least:.4f}.",
+            "{least:≥4}.",
             **at,
         )
         if not tight <= NEAR:

@@ -26,9 +26,9 @@ Columns.
     steps: of Adam
     error: E|f − g|² on fresh sets, E|f|² = 1
     error_se: its standard error over sets
-    least: no layer of this shape has a smaller error, for these N: af.bounds.neighbours, proved
-    least_two: the same for two candidates (N = 3), proved in interval arithmetic; says nothing of larger N
-    proved: constructed: the proved bound of the mean error
+    least: ≥ no layer of this shape has a smaller error, for these N: af.bounds.neighbours, proved
+    least_two: ≥ the same for two candidates (N = 3), proved in interval arithmetic; says nothing of larger N
+    proved: ≤ constructed: the proved bound of the mean error
 """
 
 from typing import Any
@@ -102,12 +102,12 @@ def judge(table: Rows) -> Verdict:
         best, worst = low.best("error"), max(full.of("error"))
         words.append(
             f"d = {dim}, N = {rows[0]['points']}: full rank, trained, {full.span('error', '.3f')} (constructed "
-            f"{built['error']:.1e}, proved ≤ {built['proved']:.1e}); ranks up to d/2 {low.span('error', '.3f')}, best "
+            f"{built['error']:.1e}, proved ≤ {built['proved']:≤2}); ranks up to d/2 {low.span('error', '.3f')}, best "
             f"with r = {best['rank']}, H = {best['heads']}; the best linear map {base:.3f}."
         )
         for line in rows.distinct(_line):
             groups = low.that(lambda row, line=line: _line(row) == line).by("rank")
-            text = "r = {}: {:.3f} (excluded below {:.3f})".format
+            text = "r = {}: {:.3f} (excluded below {:≥3})".format
             shares = [text(rank, on.median("error"), on[0]["least"]) for rank, on in groups]
             words.append(f"With rH = {line} medians over seeds are {', '.join(shares)}.")
         if here.where(way="constructed").above("error", "proved", "error_se") or not base > 0:
@@ -117,7 +117,7 @@ def judge(table: Rows) -> Verdict:
         if not best["error"] >= NOT_LEARNED[dim]:
             faults.append(f"rank {best['rank']} errs only {best['error']:.3f} at d = {dim}, below {NOT_LEARNED[dim]}")
         below = rows.above("least", "error", "error_se")
-        faults += below.say("r = {rank}, H = {heads} errs {error:.3f}, below {least:.3f}")
+        faults += below.say("r = {rank}, H = {heads} errs {error:.3f}, below {least:≥3}")
         if not best["error"] >= base / 2:
             partly.append(f"at d = {dim} {best['heads']} heads of rank {best['rank']} leave {best['error'] / base:.0%}")
     words.append(

@@ -27,8 +27,8 @@ Columns.
     error: E|f − g|² on 20,000 fresh sets, E|g|² = 1 (constructed: real part alone, relative, 2,000 sets)
     standard error: of that mean
     terms: what H/2 of the 2^D − 1 terms give: 1 − (H/2)/(2^D − 1)
-    bound: proved for H/2 (rounded up) features that are holomorphic: c (1 − H/(2(2^D − 1)))
-    proved: sup of the squared error of the constructed network, relative, by its certificate
+    bound: ≥ proved for H/2 (rounded up) features that are holomorphic: c (1 − H/(2(2^D − 1)))
+    proved: ≤ sup of the squared error of the constructed network, relative, by its certificate
 """
 
 import math
@@ -114,12 +114,12 @@ def judge(table: Rows) -> Verdict:
     if table.where(way=PRODUCT, dim=2).fails(lambda row: row["error"] <= PAIR_EXACT):
         short.append(f"{wanted} of ψ(x∘x'), an error below {PAIR_EXACT}, is not met")
     built, deep = table.where(way=(BUILT_DEEP, BUILT_PAIRS)), table.where(way=DEEP)
-    words += built.say("{way} (D = {dim}, real part): {error:.2g}, proved below {proved:.2g}.")
+    words += built.say("{way} (D = {dim}, real part): {error:.2g}, proved below {proved:≤2}.")
     faults += built.above("error", "proved").say("a constructed network ({way}, D = {dim}) breaks its proof")
     if below := deep.above("bound", "error", "standard error"):
         words += Rows([below.best(lambda row: row["error"] - row["bound"])]).say(
             "{count} trained DeepSets lie below the bound for holomorphic features, which does not cover them: at "
-            "D = {dim}, H = {features} {error:.3g} against {bound:.3g}.",
+            "D = {dim}, H = {features} {error:.3g} against {bound:≥3}.",
             count=len(below),
         )
     else:

@@ -25,9 +25,9 @@ Columns.
     seed: of start and samples
     error: E|f − g|² of the trained layer on fresh samples
     error_se: its standard error
-    layer_any: proved: no layer of this shape has less, V_h free, any weights
-    softmax_any: proved: the same by the count for softmax weights; the larger of the two counts
-    layer_scalar: proved for V_h = c_h I alone: a free V_h may fall below
+    layer_any: ≥ proved: no layer of this shape has less, V_h free, any weights
+    softmax_any: ≥ proved: the same by the count for softmax weights; the larger of the two counts
+    layer_scalar: ≥ proved for V_h = c_h I alone: a free V_h may fall below
     softmax_scalar: the same for softmax weights
     half_upper: half the error of random directions in the scalar problem, any function for a head: a yardstick
 """

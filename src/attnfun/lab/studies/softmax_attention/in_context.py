@@ -25,7 +25,7 @@ Columns.
     rms_se: its standard error
     error: the largest of them
     predicted: sup error predicted from example prompts before the run
-    proved: bound for every prompt of the class (ridge)
+    proved: ≤ bound for every prompt of the class (ridge)
     trivial: rms of the exact answers about their mean
 """
 
@@ -101,7 +101,7 @@ def judge(table: Rows) -> Verdict:
     words, faults, limits = [], list[str](), list[str]()
     for task, here in table.by("task"):
         built = here.where(way="constructed")
-        text = "{task} at {layers} layers is {error:.3g} off, proved {proved:.3g}"
+        text = "{task} at {layers} layers is {error:.3g} off, proved {proved:≤3}"
         faults += built.above("error", "proved").say(text)
         if len(built.known("proved")) < len(built):
             (faults if task == "ridge" else limits).append(f"{task} is measured, not proved")
@@ -111,7 +111,7 @@ def judge(table: Rows) -> Verdict:
         ratios = [row["error"] / row["predicted"] for row in built]
         if not all(1 / WITHIN <= ratio <= WITHIN for ratio in ratios):
             limits.append(f"a predicted error of {task} is off by more than {WITHIN:g}")
-        proof = "no proof is offered" if last["proved"] is None else f"proved {last['proved']:.2g}"
+        proof = "no proof is offered" if last["proved"] is None else f"proved {last['proved']:≤2}"
         words.append(
             f"{task.capitalize()}: constructed sup error {first['error']:.2g} at {first['layers']} layers, "
             f"{last['error']:.2g} at {last['layers']} ({proof}), measured over predicted {min(ratios):.2g} to "

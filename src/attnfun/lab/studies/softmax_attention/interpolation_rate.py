@@ -16,8 +16,8 @@ Columns.
     p: keys
     seed: of the random start; none where weights are constructed
     error: sup error: measured on a grid and at the worst point known; for learned heads at 20,000 points
-    proved: bound proved from the stored weights
-    published: the theorem's bound
+    proved: ≤ bound proved from the stored weights
+    published: ≤ the theorem's bound
 """
 
 import attnfun as af

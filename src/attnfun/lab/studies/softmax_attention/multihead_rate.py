@@ -17,14 +17,14 @@ A full run takes 5 minutes of CPU.
 Columns.
     way: published (midpoints, end caps), chain (each head its own stretch, best temperature), soft (published at
         another temperature), learned (random start), continued (trained from the published weights)
-    n: points a head
+    n: points per head
     heads: H
     sharpness: βΔ²; none where it is trained
     seed: of training
     spacing: Δ of the construction with this n and H
     error: sup error: measured on a grid and at the worst point known; for trained heads at 28,000 points
-    proved: bound proved from the stored weights
-    published: the theorem's bound
+    proved: ≤ bound proved from the stored weights
+    published: ≤ the theorem's bound
 """
 
 import attnfun as af
@@ -73,8 +73,8 @@ def judge(table: Rows) -> Verdict:
     """
     published, trained = table.where(way="published"), table.where(way="learned")
     wrong = table.where(way=BUILT).fails(lambda row: row["error"] <= row["proved"] <= row["published"] * (1 + 1e-6))
-    text = "{way} heads (n = {n}, H = {heads}) have the error {error:.4g}, proved {proved:.4g}"
-    faults = wrong.say(text + ", published {published:.4g}")
+    text = "{way} heads (n = {n}, H = {heads}) have the error {error:.4g}, proved {proved:≤4}"
+    faults = wrong.say(text + ", published {published:≤4}")
     rates = [rows.slope("heads", "error") for _, rows in published.by("n") if len(rows) > 1]
     rates += [rows.slope(lambda row: row["n"] - 2, "error") for _, rows in published.by("heads") if len(rows) > 1]
     if not all(abs(rate + 1) <= NEAR for rate in rates):
@@ -132,7 +132,7 @@ def draw(table: Rows) -> Figure:
     curve(right, going, "heads", "error", "s", mfc="none", color=NETWORKS[3], label="from published")
     texts = ("too soft a temperature, and what descent finds", "heads H", "sup error")
     shape = {"xticks": table.distinct("heads"), "ylim": (min(table.of("error")) / 12, None)}
-    labelled(right, f"n = {n} points a head", *texts, log="xy", legend={"ncols": 2, "loc": "lower left"}, **shape)
+    labelled(right, f"n = {n} points per head", *texts, log="xy", legend={"ncols": 2, "loc": "lower left"}, **shape)
     return figure
 
 

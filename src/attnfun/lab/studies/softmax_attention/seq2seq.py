@@ -9,9 +9,9 @@ our own.
 Two layers of attention on the published data model, constructed and trained, against p and H.
 
 Data: X uniform in [0, 1]^(n×d), Y = a ReLU net with one hidden layer of the flattened X, weights from N(0, 1), one
-number a token. Constructed: every hidden unit by heads of interpolation points (the second layer; the first copies
-tokens and is exact), proved; and a whole two-layer network with three keys a unit, proved to a given eps. Trained: two
-layers of plain attention with a residual stream, positions, and p − n constant tokens that are learned.
+number per token. Constructed: every hidden unit by heads of interpolation points (the second layer; the first copies
+tokens and is exact), proved; and a whole two-layer network with three keys per unit, proved to a given eps. Trained:
+two layers of plain attention with a residual stream, positions, and p − n constant tokens that are learned.
 
 Errors are mean squares over the numbers that are asked for. The published code averages over 32 channels, 31 of which
 are 0 in the data: its figures are about 32 times smaller than these at the same network.
@@ -20,17 +20,17 @@ A full run takes 5 minutes of CPU.
 
 Columns.
     way: mean, linear (least squares on the flattened sequence), published or interpolated (hidden units by
-        interpolation points), two-layer (three keys a unit, whole network), learned
-    p: interpolation points a unit; for learned networks tokens, the learned constant ones included
-    heads: heads a hidden unit; for learned networks heads a layer
+        interpolation points), two-layer (three keys per unit, whole network), learned
+    p: interpolation points per unit; for learned networks tokens, the learned constant ones included
+    heads: heads per hidden unit; for learned networks heads per layer
     seed: of the random start
     steps: of training
     eps: asked for
     parameters: numbers in the network
-    mse: mean square error a number on 2,000 fresh sequences
+    mse: mean square error per number on 2,000 fresh sequences
     mse_se: its standard error
     error: largest error there
-    proved: sup bound proved from the stored weights
+    proved: ≤ sup bound proved from the stored weights
 """
 
 import math
@@ -149,9 +149,9 @@ def judge(table: Rows) -> Verdict:
     last = mended[-1]
     words = [
         f"Constructed: proved sup bounds go like p^{rates[0]:.2f} on the published grid, (p − 1)^{rates[1]:.2f} with "
-        f"the best temperature and H^{rates[2]:.2f} with H heads a unit; at p = {last['p']} the mean square is "
-        f"{last['mse']:.2g} a number (always predicting the mean: {trivial:.3g}, a linear map: {linear:.3g}).",
-        *whole.say("The whole two-layer network with three keys a unit is proved to {proved:.2g}."),
+        f"the best temperature and H^{rates[2]:.2f} with H heads per unit; at p = {last['p']} the mean square is "
+        f"{last['mse']:.2g} per number (always predicting the mean: {trivial:.3g}, a linear map: {linear:.3g}).",
+        *whole.say("The whole two-layer network with three keys per unit is proved to {proved:≤2}."),
     ]
     if faults:
         return decided(words, refuted=faults)
@@ -199,7 +199,7 @@ def draw(table: Rows) -> Any:
         level(right, table.where(way=way), "mse", ls=dashes, color=SLATE, lw=1, label=f"{way} of the data")
     for row in table.where(way="interpolated", heads=1)[:1]:
         right.axhline(row["mse"], color=NETWORKS[1], lw=1, label=f"constructed, p = {row['p']} a unit")
-    texts, legend = ("p or H", "mean square a number"), {"loc": "lower left", "bbox_to_anchor": (0.0, 0.07)}
+    texts, legend = ("p or H", "mean square per number"), {"loc": "lower left", "bbox_to_anchor": (0.0, 0.07)}
     note = "each mark a seed, lines the medians"
     labelled(right, "Trained: two layers of attention", note, *texts, log="xy", legend=legend)
     return figure

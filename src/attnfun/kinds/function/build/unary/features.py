@@ -115,7 +115,7 @@ def _each(graph: Graph, guards: list[int], u: Array) -> list[Array]:
 def _roots(graph: Graph, guards: list[int], u: Array, table: Array) -> list[float]:
     """Sign changes of the guards' arguments, each bisected to neighbouring doubles; exact zeros on the grid.
 
-    All are bisected at once: the graph is walked once a step, however many guards it has.
+    All are bisected at once: the graph is walked once per step, however many guards it has.
     """
     found: list[float] = []
     changes: list[tuple[int, NDArray[np.intp]]] = []

@@ -97,7 +97,7 @@ def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:
     whole = form.power if form is not None and form.op == "powi" else 0
     try:
         expected = expected_keys(problem(graph, float(low), float(high), float(eps), "float64"))
-        return max(expected, 2.0 * whole)  # powers of three and more were found to take two keys a degree
+        return max(expected, 2.0 * whole)  # powers of three and more were found to take two keys per degree
     except Infeasible:
         return math.inf
 

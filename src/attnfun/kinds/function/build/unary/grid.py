@@ -5,7 +5,7 @@
 | a, b | the ends: clip(u, a, b) = min(max(u, a), b) |
 | L_k, Δ | interpolation points and their spacing |
 | c = β Δ² | sharpness: logits −β(u − L_k)² up to a common term, c the gap between neighbours at a point |
-| p; n, H | points of a single head; points a head, and heads |
+| p; n, H | points of a single head; points per head, and heads |
 
 A head has the query q = (u − centre)/Δ and the keys 2c m, −c m², m = (L_k − centre)/Δ: exact multiples of c, whatever a
 and b are. Its weights are Gaussian in u − L_k. See `kinds/function/build/interpolation.py` for the theorem.

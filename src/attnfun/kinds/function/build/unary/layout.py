@@ -151,7 +151,7 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
     edges = _mesh(graph, low, high, eps, [s.at for s in (*ladders, *kinks)])
     u = np.linspace(low, high, 501)
     f = values(graph, u)
-    fits = np.isfinite(f).all() and 2 / width < math.inf  # of a subnormal width the fit's slope is no number
+    fits = np.isfinite(f).all() and 2 / width < math.inf  # of a subnormal width the fit's slope is not a number
     bend = f - np.polynomial.Chebyshev.fit(u, f, 1)(u) if fits else f
     span = float(np.ptp(bend)) if np.isfinite(bend).all() else 1.0
     felt = sorted(near, key=lambda s: s.inner / s.outer)[:1]

@@ -40,7 +40,7 @@ from attnfun.language import Graph
 from attnfun.network import ReluBlock, rounded
 
 _CELLS = 512  # of the first grid
-_FINE = 300  # a cell's chord is within E/300 of g: some 25 to 50 samples a piece
+_FINE = 300  # a cell's chord is within E/300 of g: some 25 to 50 samples per piece
 _POINTS = 6_000_000
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 

@@ -109,8 +109,12 @@ def _opened(path: str | os.PathLike[str], limit: int) -> Iterator[tuple[int, str
 
 
 def _all_of(number: int, limit: int, shown: str) -> bytes:
+    """As many bytes are set aside as the file has; more are read where it has grown since."""
+    size = min(os.fstat(number).st_size, limit)
     with open(number, "rb", closefd=False) as stream:
-        data = stream.read(limit + 1)
+        data = stream.read(size + 1)
+        if len(data) > size:
+            data += stream.read(limit - size)
     if len(data) > limit:
         raise _too_long(shown, limit)
     return data

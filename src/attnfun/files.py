@@ -50,12 +50,13 @@ class Mapped(mmap.mmap):
             raise
         weakref.finalize(made, os.close, own)
         made.shown, made._number, made._as_mapped = shown, own, _stamp(own)
+        made.require_unchanged()
         return made
 
     def require_unchanged(self) -> None:
         """InvalidRequest where somebody wrote into the file, or shortened it, since it was mapped."""
-        why = "was written to after it was loaded, and its network was still there: load it again"
-        require(_stamp(self._number) == self._as_mapped and self._as_mapped[0] == len(self), f"{self.shown} {why}")
+        same = _stamp(self._number) == self._as_mapped and self._as_mapped[0] == len(self)
+        require(same, f"{self.shown} was written to after it was opened: load it again")
 
 
 def _stamp(number: int) -> tuple[int, int]:

@@ -128,8 +128,7 @@ def stream(network: Network, X: npt.ArrayLike, route: str = "auto") -> AnyArray:
     if given.ndim == 0 or given.shape[-1] != len(network.inputs):
         raise InvalidRequest(f"points need shape (n, {len(network.inputs)}), one column per input, not {given.shape}")
     require(given.dtype.kind in "fiub" and np.isfinite(given).all(), "points must be finite real numbers")
-    for one in network.maps:
-        one.require_unchanged()
+    network.require_unchanged()
     current = given.reshape(-1, given.shape[-1]).astype(network.dtype)
     for layer in network.layers:
         if route in ("auto", "dense") and alike(layer):

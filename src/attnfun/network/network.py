@@ -26,7 +26,17 @@ from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import DTYPES as DTYPES
-from attnfun.network.head import AnyArray, Array, Head, freeze, frozen, require_heads, require_names, require_weights
+from attnfun.network.head import (
+    AnyArray,
+    Array,
+    Head,
+    freeze,
+    frozen,
+    once_per_dtype,
+    require_heads,
+    require_names,
+    require_weights,
+)
 from attnfun.network.labels import Labels
 from attnfun.network.plain import HasPlain, Plain
 from attnfun.network.relu import ReluBlock
@@ -158,11 +168,10 @@ class Network(HasPlain):
         """The box by the names of its inputs."""
         return Box(self.inputs, tuple(self.low.tolist()), tuple(self.high.tolist()))
 
-    @cached_property
-    def maps(self) -> tuple[Mapped, ...]:
-        """The files in which its weights lie, where they were left there: each must be as it was (`files.Mapped`)."""
-        found = (map_behind(array) for _, array in self.arrays())
-        return tuple({id(one): one for one in found if one is not None}.values())
+    def require_unchanged(self) -> None:
+        """InvalidRequest where somebody wrote into a file in which its weights were left."""
+        for one in maps(self):
+            one.require_unchanged()
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
@@ -228,6 +237,13 @@ class Network(HasPlain):
             low.extend(least.values())
             high.extend(most.values())
         return frozen(low), frozen(high)
+
+
+@once_per_dtype
+def maps(network: Network, _dtype: str) -> tuple[Mapped, ...]:
+    """The files in which its weights lie; kept beside the network, because a map cannot be copied with it."""
+    found = (map_behind(array) for _, array in network.arrays())
+    return tuple({id(one): one for one in found if one is not None}.values())
 
 
 def identical(one: Network, other: Network) -> bool:

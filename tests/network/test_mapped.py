@@ -93,6 +93,17 @@ def test_no_step_between_a_file_and_a_result_copies_the_table(
     assert table.nbytes <= held < table.nbytes + most
 
 
+def test_a_float32_network_is_widened_once(
+    tmp_path: Path, small: af.Approximant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A float64 table, and a float32 one for the hash."""
+    monkeypatch.setattr(sealed, "LARGE", 1 << 22)
+    network, path = partition(1_200, 2, dtype="float32"), tmp_path / "f.safetensors"
+    dataclasses.replace(small, weights=network).save(path)
+    loaded, held = peak(lambda: af.load(path))
+    assert held < 1.7 * network.heads[0].values.nbytes and identical(loaded.network, network)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_large_and_small_files_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     meta = {"target": ['é\x01"\\\u2028\U0001f600/'], "request": {}}

@@ -15,8 +15,9 @@ class has a file format of its own.
 | None, a truth value, a whole number, a finite number, text | itself; ±inf as {"float": "inf"} |
 
 Arrays of a class whose `dtype` is float32 are float64 in memory and float32 in the file; they are read back as they
-were. A tree that is read must come apart into just what was read (`sealed.load` compares), so whatever a class does to
-its fields on the way in cannot change what a file means.
+were, and so never stay in the file (`sealed.py`): they are copied once. A tree that is read must come apart into just
+what was read (`sealed.load` compares), so whatever a class does to its fields on the way in cannot change what a file
+means.
 """
 
 import dataclasses
@@ -206,7 +207,9 @@ class _Together:
         array = self.tensors.pop(path)
         if array.dtype.name not in (dtype, "float32" if dtype == "float64" else dtype):
             raise DamagedFile(f"tensor {path} is not {dtype}")
-        return array.astype(dtype, copy=False)
+        made = array.astype(dtype, copy=False)
+        made.setflags(write=False)  # what nobody can write to is not copied again
+        return made
 
 
 _MAPPINGS = (dict, Mapping)

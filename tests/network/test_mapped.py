@@ -145,7 +145,7 @@ def later(path: Path) -> None:
 def test_a_file_that_was_written_to_is_not_computed_with(
     saved: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = af.load(saved)
+    loaded, other = af.load(saved), af.load(saved)
     assert maps(loaded.network) and np.isfinite(loaded([0.1, 0.2])).all()
     change(saved)
     later(saved)
@@ -154,6 +154,9 @@ def test_a_file_that_was_written_to_is_not_computed_with(
         lambda: evaluate(loaded.network, [[0.1, 0.2]]),
         lambda: fast.fused(loaded.network, np.array([[0.1, 0.2]])),
         lambda: store.fingerprint(loaded.network),
+        lambda: loaded.network.ranges,
+        lambda: repr(other),
+        lambda: loaded.to_torch(),
         lambda: loaded.save(saved.parent / "other"),
     ]
     for use in uses:

@@ -133,6 +133,7 @@ class Network(HasPlain):
         """As matrices alone, in one of the forms of `literal.py`."""
         from attnfun.network.plain_form import of_network
 
+        self.require_unchanged()
         return of_network(self, dtype or self.dtype, form, second)
 
     def validate(self) -> None:
@@ -210,6 +211,7 @@ class Network(HasPlain):
 
     @cached_property
     def cost(self) -> Cost:
+        self.require_unchanged()
         heads = self.heads
         literal = sum(h.keys * (h.query_dim + 1 + h.outputs) + h.query_dim * (h.width + 1) for h in heads)
         readout = self.readout.size + self.readout_bias.size
@@ -224,6 +226,7 @@ class Network(HasPlain):
         A head is an average of its values, so it stays between the least and the largest; a block of ReLU units stays
         where its units do. Sums are rounded outward.
         """
+        self.require_unchanged()
         low, high = list(self.low), list(self.high)
         for layer in self.layers:
             least = dict.fromkeys(layer.writes, 0.0)

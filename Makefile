@@ -14,7 +14,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-hooks bench suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
+.PHONY: help demo test test-slow test-hooks bench bench-compile bench-rivals suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +46,25 @@ test-hooks: $(READY) ## the tests of hooks, hub and nnsight (first installs tran
 bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
 
+.PHONY: bench-speed
+bench-speed: $(READY) ## evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run (writes docs/performance.md; ten minutes, 4 GB)
+	$(BIN)/python benchmarks/speed.py --output docs/performance.md --section speed
+	$(BIN)/python benchmarks/speed_tokens.py --output docs/performance.md --section speed-tokens
+
+RIVALS := build/rivals-env
+$(RIVALS)/.ready: pyproject.toml constraints.txt benchmarks/rivals.txt
+	test -x $(RIVALS)/bin/python || $(PYTHON) -m venv $(RIVALS)
+	$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies]' -r benchmarks/rivals.txt
+	touch $@
+
+bench-rivals: $(RIVALS)/.ready ## attnfun beside MLP, KAN, kernels, forests, interpolation, torch; growth (writes docs/performance.md; about half an hour, goes on where it was stopped)
+	$(RIVALS)/bin/python benchmarks/rivals.py --jobs $(JOBS)
+
 suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
 	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md
+
+bench-compile: $(READY) ## time to compile the shipped suites at the commit BASE and here, in turns, and equal bits (about ten minutes)
+	$(BIN)/python benchmarks/compile.py --base $(BASE)
 
 float32: $(READY) ## the same built for float32: proved at 1e-4, measured in torch (writes benchmarks/float32.md)
 	$(BIN)/python benchmarks/float32.py --jobs $(JOBS) --output benchmarks/float32.md

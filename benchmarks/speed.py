@@ -1,14 +1,15 @@
 """`make bench-speed`: evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run.
 
 One thread each. Every row takes the best of interleaved rounds: kernel, NumPy's route, the other way, and so on. The
-roofline of a row is the least time for its counted work: exps at the rate of a vectorised exp, operations at the rate
-of a matrix product on one core, divisions and gathers at rates of their own, bytes at the rate of a copy; all are
-measured between the rounds of that row.
+roofline of a row is the time of its counted work, one after the other: exps at the rate of a vectorised exp, operations
+at that of a matrix product on one core, divisions and look-ups in the cache at that of NumPy's, runs of cells at that
+of look-ups at random places of the table, numbers in and out at that of a copy; all measured between its rounds.
 
 `--mapped`: the partition of 10⁸ cells by way of a file instead, each step in a process of its own: what memory saving,
 loading and evaluating take beyond the values, and the rate over the map beside that over values in memory.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -143,10 +144,16 @@ def rates(dtype: str) -> dict[str, Callable[[], Any]]:
     rng, kind = np.random.default_rng(0), np.dtype(dtype)
     x, out = rng.uniform(-3, 3, 1 << 13).astype(kind), np.empty(1 << 13, kind)
     a, b = rng.normal(size=(384, 384)).astype(kind), np.ones(1 << 13, kind) + x * x
-    return {"exps": lambda: kernels.exps(x, out), "flops": lambda: a @ a, "divisions": lambda: np.divide(x, b, out=out)}
+    known, at = x[:4096], rng.integers(0, 4096, 1 << 13)
+    return {
+        "exps": lambda: kernels.exps(x, out),
+        "flops": lambda: a @ a,
+        "divisions": lambda: np.divide(x, b, out=out),
+        "lookups": lambda: known.take(at, out=out, mode="clip"),
+    }
 
 
-UNITS = {"exps": 1 << 13, "flops": 2 * 384**3, "divisions": 1 << 13}
+UNITS = {"exps": 1 << 13, "flops": 2 * 384**3, "divisions": 1 << 13, "lookups": 1 << 13}
 
 
 def rows() -> Iterator[Row]:
@@ -169,7 +176,6 @@ def row(case: Case, dtype: str) -> Row:
     if case.formula is not None:
         columns, formula = np.ascontiguousarray(X.T), case.formula
         ways["formula"] = lambda: formula(*columns)
-    gathered = tape.work.get("gathers", 0)
     if case.nearest:
         head = network.heads[0]
         flat = head.values[..., 0].astype(dtype, copy=False)
@@ -178,17 +184,17 @@ def row(case: Case, dtype: str) -> Row:
         ways["scipy"] = lambda: other(X)
         spots = rng.integers(0, flat.size, n)
         taken = flat.ravel()
-        ways["gathers"] = lambda: taken.take(spots)
-    limits = rates(dtype)
+        ways["runs"] = lambda: taken.take(spots)
+    limits, moved = rates(dtype), X.copy()
+    ways["moved"] = lambda: np.copyto(moved, X)
     with torch.inference_mode():
         seconds = dict(zip((*ways, *limits), best(*ways.values(), *limits.values()), strict=True))
     point = {
-        name: s / (n if name in ("kernel", "formula", "scipy", "gathers") else len(few)) for name, s in seconds.items()
+        name: s / (n if name in ("kernel", "formula", "scipy", "runs") else len(few)) for name, s in seconds.items()
     }
     unit = {name: seconds[name] / UNITS[name] for name in limits}
     roofline = sum(tape.work.get(name, 0) * unit[name] for name in limits)
-    if gathered:  # the cells of one row of the window lie together: as many places as rows
-        roofline += point["gathers"] * len({1}) * tape.work["gathers"] / max(1, round(gathered**0.5))
+    roofline += seconds["moved"] / n + tape.work.get("runs", 0) * point.get("runs", 0.0)
     taken_by = ", ".join(sorted({route for layer in tape.routes for route in layer}))
     result: Row = {"case": case.name, "dtype": dtype, "keys": network.cost.keys, "by": taken_by}
     result |= {"ns a point": 1e9 * point["kernel"], "× NumPy's routes": point["numpy"] / point["kernel"]}
@@ -197,6 +203,18 @@ def row(case: Case, dtype: str) -> Row:
     result["× SciPy nearest"] = point["scipy"] / point["kernel"] if case.nearest else None
     result["of the roofline"] = roofline / point["kernel"]
     return result
+
+
+def alone() -> Iterator[str]:
+    """What a call of one point takes, checks and all."""
+    net = af.compile(GRAVITY, GRAVITY_BOX, eps=1e-6, method="compose")
+    x = np.array([(low + high) / 2 for low, high in zip(net.network.low, net.network.high)])
+    os.environ["ATTNFUN_FAST"] = "1"
+    (kernel,) = best(lambda: net(x))
+    os.environ["ATTNFUN_FAST"] = "0"
+    (numpy,) = best(lambda: net(x))
+    yield f"A call of one point, its checks included, takes {1e6 * kernel:.3g} µs by the kernel and {1e6 * numpy:.3g} µs by"
+    yield "NumPy's routes (Feynman I.9.18)."
 
 
 POINTS = 100_000
@@ -279,7 +297,9 @@ def main() -> int:
     options = asked(__doc__, mapped={"action": "store_true", "help": "the partition of 10⁸ cells by way of a file"})
     torch.set_num_threads(1)
     with threadpool_limits(1):
-        return table(options, mapped() if options.mapped else rows())
+        if options.mapped:
+            return table(options, mapped())
+        return table(options, rows(), after=lambda done: ["", *alone()])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import secrets
 import stat
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,28 +192,19 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         raise InvalidRequest(f"cannot write {shown}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes | Callable[[Path], None]) -> str:
-    """Write all or nothing, on disk when this returns; the name. InvalidRequest for a path that cannot be written.
+def write_whole(path: str | os.PathLike[str], data: bytes | Iterable[bytes | memoryview]) -> str:
+    """Write all, or all parts in turn, or nothing; on disk when this returns; the name. Refusals are InvalidRequest.
 
     A rename puts the file in its place. So a link is followed first, and a device, which would be gone, is refused.
-
-    data  the bytes, or what writes them into the file that it is given, where they should not be held twice
     """
     require_writable(path)
     target = Path(os.path.realpath(path))
     scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
     try:
         with open(scratch, "xb") as stream:
-            mode = os.fstat(stream.fileno()).st_mode
-            if isinstance(data, bytes):
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-        if not isinstance(data, bytes):
-            data(scratch)
-            with open(scratch, "rb+") as stream:
-                os.fsync(stream.fileno())
-            os.chmod(scratch, stat.S_IMODE(mode))  # it may be a new file
+            stream.writelines((data,) if isinstance(data, bytes) else data)
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(scratch, target)
     except OSError as error:
         raise InvalidRequest(f"cannot write {os.fspath(path)!r:.200}: {error.strerror or error}") from error

@@ -24,6 +24,7 @@ from attnfun.certify.verdict import About, undecided, verdict
 from attnfun.certify.view import Undecided
 from attnfun.errors import Infeasible, require
 from attnfun.kinds import find
+from attnfun.language.enclosures import check_rounding
 from attnfun.language.numbers import positive, whole_number
 from attnfun.language.target import Target
 from attnfun.network.head import require_dtype
@@ -65,7 +66,8 @@ Proposals = Generator[Proposal, Certificate, None]
 
 
 def certified(target: Target, weights: Any, goal: Goal, construction: str = "", say: Say | None = None) -> Certificate:
-    """The verdict on weights, from them and the target alone."""
+    """The verdict on weights, from them and the target alone; AttnfunError where this process rounds otherwise."""
+    check_rounding()
     kind = find(target.kind)
     about = About(target.text, target.domain, weights.dtype, goal.norm, construction, goal.relative)
     if not kind.prover:
@@ -114,13 +116,17 @@ def refusal(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One BLAS thread and NumPy alone: a request gives the same bits on any number of cores, with numba or without."""
+    """One BLAS thread and NumPy alone: a request gives the same bits on any number of cores, with numba or without.
+
+    Nor does NumPy warn of what overflows: who finds an infinity or NaN refuses it, and says so.
+    """
     if _ALONE.get():
         yield
         return
     token = _ALONE.set(True)
     try:
-        with fast.off(), _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
+        blas = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
+        with fast.off(), blas, np.errstate(all="ignore"):
             yield
     finally:
         _ALONE.reset(token)

@@ -11,6 +11,7 @@ from attnfun.certify.certificate import Certificate, read_back, story_of
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, intact, require
 from attnfun.kinds import Kind, find
 from attnfun.language.domain import Box
+from attnfun.language.enclosures import check_rounding
 from attnfun.language.mlp import input_box
 from attnfun.language.target import Target
 from attnfun.network import store
@@ -49,6 +50,7 @@ def verify(
     for relative requests). Without either a finite bound is `bounded`, never `proved`: trained networks have no eps.
     """
     check_request(1.0 if eps is None else eps, "float64" if dtype is None else dtype, 0)
+    check_rounding()  # numbers of a file would be read otherwise too
     _, asked, weights, meta = _read(path, ("certificate", "request", "story"))
     claim = Claim.of(meta)
     asked.accepts(claim.norm, claim.relative)

@@ -18,7 +18,7 @@ from flint import arb
 import attnfun as af
 from attnfun.certify import Certificate, Status
 from attnfun.certify.composition import Composition
-from attnfun.certify.steps import modulus, prove_unary
+from attnfun.certify.steps import modulus, prove_beyond, prove_line
 from attnfun.certify.view import HeadView, LineAxis, View
 from attnfun.certify.witness import outputs_at
 from attnfun.errors import DamagedFile
@@ -570,7 +570,7 @@ def test_heads_are_judged_beyond_the_range_by_its_end_values() -> None:
     )
     with precision(128):
         for delta in (0.0, 1e-3, 0.1):
-            bound, _ = prove_unary(view, g, (delta, delta), 1e-9, (0.0, 1.0))
+            bound = prove_beyond(view, g, (delta, delta), (0.0, 1.0), prove_line(view, g, 1e-9)[0])
             truth = max(math.tanh(delta), math.tanh(1 + delta) - math.tanh(1))
             assert truth <= bound <= 1.3 * truth + 1e-9
 

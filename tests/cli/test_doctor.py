@@ -14,7 +14,7 @@ import pytest
 import attnfun as af
 from attnfun.cli import main
 from attnfun.cli.doctor import CORE, MORE
-from certify.test_attacks import arithmetic
+from modes import arithmetic
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,6 +228,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts["pairs.tsv"] = "".join(f"q{i}\td{j}\n" for i in range(4) for j in (i, (i + 1) % 5))
     texts["relevance.csv"] = "1,0,0,1\n0,1,1,0\n0,0,1,1\n"
     texts["targets.csv"] = "name,formula,domain\nfranke,sin(x),x=0:1\nrunge,1/(1+x**2),x=-1:1\n"
+    texts["prompt.json"] = json.dumps([(X[:6] / 9).tolist(), (X[:6].sum(1) / 9).tolist(), [0.1, 0.2]])
     for name, text in texts.items():
         (folder / name).write_text(text)
     return folder
@@ -234,10 +236,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_examples_of_help_run(example: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_help_run(example: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("matplotlib")
-    monkeypatch.chdir(files)
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)  # an example may write over the file of another one
+    monkeypatch.chdir(tmp_path)
     assert main(shlex.split(example)[1:]) == REFUSED.get(example, 0)
 
 

@@ -471,6 +471,27 @@ def test_values_past_float64_are_refused_with_a_reason() -> None:
         af.compile(inner, domain={"x": (0, 1)}, eps=1e-2, method="partition")
 
 
+OVERFLOWING = {
+    "1/(1 + exp(-{k}*x))": "proved",
+    "x/(1 + exp({k}*x))": "proved",
+    "tanh({steep:.0e}*x)": "proved",
+    "log(1 + exp({k}*x))": "refused",
+    "sqrt(exp({k}*x))*exp(-{k}*x/2)": "refused",
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("text", OVERFLOWING)
+def test_what_overflows_on_the_way_is_proved_or_refused_without_a_warning(count: Counter, text: str) -> None:
+    rng = some(len(text))
+    k, steep = rng.randint(1440, 3000), 10.0 ** rng.randint(200, 300)
+    wanted, text = OVERFLOWING[text], text.format(k=k, steep=steep)
+    assert outcome(count, text, {"x": (-1, 1)}, 10.0 ** -rng.uniform(1, 3)) == wanted
+    if wanted == "refused":
+        with pytest.raises(Infeasible, match="tangent: the target is past what float64 can hold, at 0"):
+            af.compile(text, domain={"x": (-1, 1)}, eps=1e-2, method="tangent")
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_kinks_have_keys_without_a_search(count: Counter, seed: int) -> None:
     rng = some(70 + seed)

@@ -14,7 +14,7 @@ from attnfun.kinds.function.build.unary.features import features, known, values
 from attnfun.kinds.function.build.unary.fit import estimate_keys, fit_unary
 from attnfun.kinds.function.build.unary.keys import Fit, Keys, ladder, one_sided, tangents
 from attnfun.kinds.function.build.unary.layout import layouts, problem
-from attnfun.kinds.function.build.unary.project import _jacobian, columns, solve, tune
+from attnfun.kinds.function.build.unary.project import _jacobian, _qr, columns, solve, tune
 from attnfun.kinds.function.build.unary.tables import entries
 from attnfun.language import Graph, parse
 from attnfun.network import Head
@@ -144,12 +144,22 @@ def test_slopes_of_a_deep_ladder_keep_their_flat_end() -> None:
     assert keys.slopes[-1] == 0.0
 
 
+def test_the_quick_qr_is_that_of_numpy() -> None:
+    """Bit for bit; where NumPy has it under no name that is known, it is NumPy's own."""
+    rng = np.random.default_rng(0)
+    for shape in ((7, 5), (104, 6), (300, 40), (3, 3)):
+        system = rng.normal(size=shape)
+        system[:, 0] *= 1e-200
+        for ours, numpys in zip(_qr()(system), np.linalg.qr(system), strict=True):
+            assert np.array_equal(ours, numpys)
+
+
 def test_the_jacobian_is_the_derivative() -> None:
     p = problem(graph("sin(3*u) + relu(u)"), -1.0, 1.0, 1e-3, "float64")
     pieces = (one_sided(0.0, 1, 1.0, 3, 1.3, 0.3, 50.0), ladder(-1.1, 1, 0.1, 2.0, 4, 0.0, 0.15))
     sample = p.sample(8)
-    x = solve(pieces, sample, 1e-6).x
-    exact, h, at = _jacobian(pieces, sample, x), 1e-6, 0
+    now = solve(pieces, sample, 1e-6)
+    x, exact, h, at = now.x, _jacobian(pieces, sample, now), 1e-6, 0
     for i, keys in enumerate(pieces):
         for name in ("slopes", "biases"):
             for j in range(keys.fixed, keys.size):

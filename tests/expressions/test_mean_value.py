@@ -42,6 +42,21 @@ def test_every_value_is_inside(target: str) -> None:
         assert ((f >= a - slack) & (f <= b + slack)).all()
 
 
+@pytest.mark.parametrize("target", [*TARGETS, "exp(x*y) - 1/y", "x**3"])
+def test_boxes_that_share_sides_are_what_each_is_alone(target: str) -> None:
+    graph = parse(target, NAMES)
+    sides = 1 + np.arange(5.0) / 4
+    low = np.array([(a, b) for a in sides[:-1] for b in sides[:-1]])[[3, *range(16), 7]]
+    with precision(64):
+        known = {graph.outputs[0]: (-3.0, 3.0)} if "log" not in target else {}
+        (together,) = enclosures(graph, NAMES, low, low + 0.25, known)
+        alone = [enclosures(graph, NAMES, row[None], row[None] + 0.25, known)[0][0] for row in low]
+    assert [(v.lower().str(30), v.upper().str(30)) for v in together] == [
+        (v.lower().str(30), v.upper().str(30)) for v in alone
+    ]
+    assert len({v.str(30) for v in together}) > 3
+
+
 def test_second_order() -> None:
     """x − x² about x = 1/2 has no slope: the width falls with the square of the side."""
     graph = parse("x - x*x", ["x"])

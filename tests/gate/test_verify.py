@@ -18,6 +18,7 @@ from attnfun.cli import main
 from attnfun.files import map_behind
 from attnfun.network import sealed, store
 from gate.kinds import KINDS, all_numbers, nothing, resealed, without_eps
+from modes import MODES, arithmetic
 from products import few
 
 PROVABLE = [name for name, kind in KINDS.items() if not kind.refused]
@@ -157,6 +158,21 @@ def test_what_a_file_is_not_about_is_refused_with_both_named(name: str, files: d
             with pytest.raises(af.InvalidRequest, match=r"the file is about .*, not about .*"):
                 af.verify(path, other)
         assert main(["verify", str(path), "--target", box.names[0]]) == 2
+
+
+@pytest.mark.parametrize("name", PROVABLE)
+def test_nothing_is_proved_in_another_arithmetic(name: str, files: dict[str, Path]) -> None:
+    mode = MODES[PROVABLE.index(name) % len(MODES)]
+    with arithmetic(mode), pytest.raises(af.AttnfunError, match="no bound can be proved"):
+        af.verify(files[name])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_kind_is_built_with_a_proof_in_another_arithmetic(mode: str) -> None:
+    relation = {"1": ["a", "o"], "2": ["b", "o"], "3": ["c", "o"]}
+    for make in (lambda: af.lexicographic(3, 2), lambda: af.neighbours(4, 3), lambda: af.embed_dim(relation, table=[])):
+        with arithmetic(mode), pytest.raises(af.AttnfunError, match="no bound can be proved"):
+            make()
 
 
 def test_intervals_without_names_are_those_of_an_mlp(tmp_path: Path) -> None:

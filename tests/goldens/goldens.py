@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from operator import attrgetter
 from pathlib import Path
@@ -508,18 +509,27 @@ def _worker(names: list[str]) -> None:
         print(json.dumps(line), flush=True)
 
 
-def both_sides(base: str, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Records of the sources at `base` and of those here, by name."""
+@contextmanager
+def sides(base: str) -> Iterator[dict[str, tuple[Path, dict[str, str]]]]:
+    """The sources at `base` and those here, each with the environment in which a process runs them: one BLAS thread."""
     with tempfile.TemporaryDirectory() as folder:
         archive = subprocess.run(["git", "archive", base, "src"], cwd=ROOT, capture_output=True)
         if archive.returncode:
-            raise SystemExit(f"goldens: {archive.stderr.decode().strip()}")
+            raise SystemExit(archive.stderr.decode().strip())
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         sources = {"base": Path(folder) / "src", "here": ROOT / "src"}
+        yield {
+            name: (path, os.environ | threads | {"PYTHONPATH": str(path), "ATTNFUN_FAST": "0"})
+            for name, path in sources.items()
+        }
+
+
+def both_sides(base: str, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Records of the sources at `base` and of those here, by name."""
+    with sides(base) as sources, tempfile.TemporaryDirectory() as folder:
         runs = {}
-        for side, source in sources.items():
-            threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-            env = os.environ | threads | {"PYTHONPATH": str(source)}
+        for side, (_, env) in sources.items():
             command = [sys.executable, __file__, "--record", "--only", *names]
             with (Path(folder) / side).open("w") as out:
                 runs[side] = subprocess.Popen(command, stdout=out, env=env)
@@ -534,7 +544,7 @@ def both_sides(base: str, names: list[str]) -> tuple[dict[str, Any], dict[str, A
         if sys.stderr.isatty():
             print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
         found = []
-        for side, source in sources.items():
+        for side, (source, _) in sources.items():
             lines = [json.loads(line) for line in (Path(folder) / side).read_text().splitlines()]
             if len(lines) != len(names) or runs[side].returncode:
                 raise SystemExit(f"goldens: the side {side} ended after {len(lines)} of {len(names)} requests")

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from functools import cache
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from attnfun.network import Architecture, Network, evaluate, identical
 from certify.hunting import assert_sound
 
 torch = pytest.importorskip("torch")
+
+learning: Any = import_module("attnfun.learn.train")
 
 LINE = Architecture.one_head(("x",), 6)
 QUICK: dict[str, Any] = {"steps": 20, "batch": 32, "polish": 6}
@@ -131,6 +135,31 @@ def test_a_killed_process_loses_no_more_than_the_row_under_way(tmp_path: Path) -
     with pytest.raises(Killed):
         af.train(LINE, "abs(x)", "x=-1:1", steps=20000, checkpoint=path, progress=stop)
     assert rows[0].step >= 400  # a row every 200 steps; the first was in the file
+
+
+def test_a_long_run_is_never_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """News between the rows of the history, and a bar on a terminal that is gone when the run is."""
+    request: dict[str, Any] = {"target": "abs(x)", "domain": "x=-1:1", "steps": 250, "batch": 8, "proof": False}
+    quiet: list[Progress] = []
+    plain = af.train(LINE, **request, progress=quiet.append)
+    assert [at.step for at in quiet] == [row.step for row in plain.history[1:]]
+    monkeypatch.setattr(learning, "_NEWS", 0.0)
+    seen: list[Progress] = []
+    told = af.train(LINE, **request, progress=seen.append)
+    assert [at.step for at in seen] == list(range(1, 251)) and all(at.row.step <= at.step for at in seen)
+    assert identical(plain.network, told.network) and plain.history == told.history
+
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for quiet_seconds, terminal, drawn in ((0.0, Terminal(), True), (1e9, Terminal(), False), (0.0, StringIO(), False)):
+        monkeypatch.setattr(learning, "_QUIET", quiet_seconds)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        af.train(LINE, **request)
+        shown = terminal.getvalue()
+        assert ("125 of 250 steps" in shown) == bool(shown) == drawn
+        assert not drawn or not shown.rsplit("\r", 2)[1].strip()
 
 
 def test_the_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -> None:

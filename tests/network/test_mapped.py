@@ -107,11 +107,18 @@ def test_a_float32_network_is_widened_once(
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_large_and_small_files_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     meta = {"target": ['é\x01"\\\u2028\U0001f600/'], "request": {}}
-    for seed in range(4):
-        network = random_network(seed, dtype)
-        save(tmp_path / "large", network, meta)
+    rng, shapes = np.random.default_rng(0), ((3,), (), (0, 2), (2, 3))
+    kinds = [*(np.dtype(kind) for kind in ("float64", "float32", "int64", "bool")), *[np.dtype(dtype)] * 3]
+    odd = {f"ä{k}/{k % 3}": rng.normal(size=shapes[k % 4]).astype(kind) for k, kind in enumerate(kinds)}
+    structure = {"format": "odd", "dtype": dtype}
+    writes: list[Callable[[Path], None]] = [
+        *(lambda path, network=random_network(seed, dtype): save(path, network, meta) for seed in range(4)),
+        lambda path: sealed.write(path, structure, odd, meta),
+    ]
+    for write in writes:
+        write(tmp_path / "large")
         monkeypatch.setattr(sealed, "LARGE", 1 << 40)
-        save(tmp_path / "small", network, meta)
+        write(tmp_path / "small")
         monkeypatch.setattr(sealed, "LARGE", 1)
         assert (tmp_path / "large").read_bytes() == (tmp_path / "small").read_bytes()
         assert (tmp_path / "large").stat().st_mode == (tmp_path / "small").stat().st_mode

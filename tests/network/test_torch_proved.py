@@ -37,9 +37,10 @@ MADE: dict[str, Callable[[int, str], Any]] = {
     ),
     "neighbours": lambda seed, _: built(af.neighbours, 4, 3, seed=seed, heads=2, method="random_heads"),
     "average": lambda seed, _: built(af.sparse_average, 4 + seed, 2, width=20),
-    "relation": lambda seed, _: built(af.relation, "x*y", "x=0:1", "y=0:1", 10.0 ** -(1 + seed)),
+    "tower": lambda seed, _: built(af.relation, "x*y", "x=0:1", "y=0:1", 10.0 ** -(1 + seed)),
+    "relation": lambda seed, _: af.relation("exp(x*y)", "x=0:1", "y=0:1", 10.0 ** -(1 + seed)).to_torch(),
 }
-ONE_DTYPE = ("neighbours", "average", "relation")
+ONE_DTYPE = ("neighbours", "average", "tower", "relation")
 CASTS: list[Callable[[Any, Any], Any]] = [
     lambda module, kind: module.to(kind),
     lambda module, kind: module.type(kind),

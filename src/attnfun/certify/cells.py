@@ -51,6 +51,7 @@ from attnfun.certify.witness import best_witness
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.enclosures import abs_lower, ball_ends, balls, lower, lowers, point_balls, upper, upper_at, uppers
 from attnfun.language.function import Function
+from attnfun.language.outward import next_above, next_below
 
 _CHUNK = 60_000
 _PRODUCTS = (1.0, 2.0, 3.0, 4.0)
@@ -213,7 +214,7 @@ def errors_over_cells(
     if function.graph is None:
         return _black_box_errors(function, ends, order, v)
     lows, highs = _ranges(function, ends, order, v.shape[:-1])
-    e = np.maximum(np.nextafter(highs - v, np.inf), np.nextafter(v - lows, np.inf))
+    e = np.maximum(next_above(highs - v), next_above(v - lows))
     e = np.where(np.isnan(e), np.inf, e)
     bad = np.argwhere(e.max(axis=-1) > goal)
     if len(bad) and len(bad) <= 200_000:
@@ -267,7 +268,7 @@ def _mean_value(function: Function, low: Array, high: Array, order: list[int], v
                 form = form + partial * (boxes[k] - points[k])
         (below, above), (least, most) = ball_ends(form, len(low)), ball_ends(dual.value, len(low))
         hi, lo = np.fmin(above, most), np.fmax(below, least)
-        e = np.maximum(np.nextafter(hi - v[:, o], np.inf), np.nextafter(v[:, o] - lo, np.inf))
+        e = np.maximum(next_above(hi - v[:, o]), next_above(v[:, o] - lo))
         plain.append(np.where(np.isnan(e), np.inf, e))
     return np.stack(plain, axis=-1)
 
@@ -409,7 +410,7 @@ def _gaps(
         return None
     v = head.values[np.ix_(*index)]
     lows, highs = _ranges(function, ends, [a.variable for a in head.axes], v.shape[:-1])
-    gap = np.maximum(np.nextafter(lows - v, -np.inf), np.nextafter(v - highs, -np.inf)) - lost
+    gap = np.maximum(next_below(lows - v), next_below(v - highs)) - lost
     gap = np.where((gap > 0) & np.isfinite(gap), gap, 0.0)  # NaN counts as 0
     volume = _volumes([np.maximum(hi - lo, 0.0) / w for (lo, hi), w in zip(ends, sides, strict=True)], slice(None))
     return volume, gap

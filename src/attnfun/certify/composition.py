@@ -45,9 +45,9 @@ from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_roundin
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
-from attnfun.certify.steps import gradient_shifts, modulus, prove_tensor, prove_unary, widened
+from attnfun.certify.steps import gradient_shifts, modulus, prove_beyond, prove_line, prove_tensor, widened
 from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
-from attnfun.certify.witness import aimed_witness, computed_witness
+from attnfun.certify.witness import aimed_witness, computed_witness, worst_points
 from attnfun.language import Graph, precision
 from attnfun.language.enclosures import abs_upper, upper
 from attnfun.language.function import Function
@@ -98,7 +98,8 @@ class Composition:
                     heads = [h for h in layer.heads if name in h.writes]
                     self._coordinate(self.reading.by_name[name], heads, before, eps)
             outputs = self._outputs()
-        low, witness = computed_witness(self.network, self.function)
+        points = worst_points(self.network, self.function)
+        low, witness = computed_witness(self.network, self.function, points)
         details: dict[str, Any] = {"steps": self.steps}
         high, worst = (  # the errors of all φ's added up
             max(upper(arb(getattr(o, kind)) + arb(self._incoming(o.form.phis, errors))) for o in outputs)
@@ -111,7 +112,7 @@ class Composition:
         wide = wide or (worst <= eps and broad)
         if worst > _SLACK * low and tables and not wide:
             field = Refinement(self.local, outputs, self.function.box)
-            aimed = aimed_witness(self.network, self.function, field.aims)
+            aimed = aimed_witness(self.network, self.function, points, field.aims, low)
             low, witness = max((low, witness), aimed, key=lambda pair: pair[0])
             plain, computed, boxes = field.search(_GOAL * low)
             details["refined"] = {"plain": worst, "boxes": boxes}
@@ -245,11 +246,14 @@ class Composition:
     def _unary(
         self, seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
     ) -> tuple[float, str]:
-        """`prove_unary`, once for heads that are equal bit for bit: squares of many variables often are."""
-        key = (g, seen.bits, reach, enough, true)
+        """`prove_line`, once for heads that are equal bit for bit, as the two squares of every product are; and
+        `prove_beyond`.
+        """
+        key = (g, seen.bits, enough)
         if key not in self._known:
-            self._known[key] = prove_unary(seen, g, reach, enough, true)
-        return self._known[key]
+            self._known[key] = prove_line(seen, g, enough)
+        own, method = self._known[key]
+        return prove_beyond(seen, g, reach, true, own), method
 
     def _coordinate(self, label: Label, written: list[Head | ReluBlock], before: tuple[str, ...], eps: float) -> None:
         if label.further:

@@ -28,6 +28,7 @@ targets with kinks.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from flint import arb, ctx
@@ -184,7 +185,12 @@ def _tail(size: arb, rho: Array, n: Array) -> arb:
 def chebyshev_nodes(count: int, low: float, high: float) -> list[arb]:
     """mid + half cos((2i+1)π/(2 count)), as balls."""
     mid, half = (arb(low) + arb(high)) / 2, (arb(high) - arb(low)) / 2
-    return [mid + half * (arb(2 * i + 1) * arb.pi() / (2 * count)).cos() for i in range(count)]
+    return [mid + half * t for t in _unit_nodes(count, ctx.prec)]
+
+
+@lru_cache(maxsize=32)
+def _unit_nodes(count: int, _precision: int) -> list[arb]:
+    return [(arb(2 * i + 1) * arb.pi() / (2 * count)).cos() for i in range(count)]
 
 
 def _residual(

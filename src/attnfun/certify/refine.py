@@ -43,6 +43,7 @@ from attnfun.language import ArrayAlgebra, BallAlgebra, GradientAlgebra, Graph, 
 from attnfun.language.domain import Box, cut, exchanged
 from attnfun.language.enclosures import abs_upper, ball, ball_ends, balls, lower, upper
 from attnfun.language.intervals import Interval, IntervalAlgebra
+from attnfun.language.outward import next_above, next_below
 
 _MODELS = 160  # Taylor models a step, at most
 _PARTS = 32  # parts of a model's interval
@@ -105,7 +106,7 @@ Pair = tuple[Array, Array]
 
 
 def _sum(a: Pair, b: Pair) -> Pair:
-    return np.nextafter(a[0] + b[0], -np.inf), np.nextafter(a[1] + b[1], np.inf)
+    return next_below(a[0] + b[0]), next_above(a[1] + b[1])
 
 
 def _scaled(c: tuple[float, float], b: Pair) -> Pair:
@@ -119,7 +120,7 @@ def _times(a: Pair | tuple[float, float], b: Pair) -> Pair:
 
 def _hull(*ends: Array) -> Pair:
     """Around rounded products; 0 · ∞ is taken as undefined and becomes (−∞, ∞)."""
-    low, high = np.nextafter(reduce(np.minimum, ends), -np.inf), np.nextafter(reduce(np.maximum, ends), np.inf)
+    low, high = next_below(reduce(np.minimum, ends)), next_above(reduce(np.maximum, ends))
     if np.isnan(low).any():
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     return low, high
@@ -227,11 +228,11 @@ def _residuals(step: LocalStep, left: float, right: float) -> tuple[Array, Array
         inner = _even(a, b, _PARTS)[1]
         keep = np.diff(inner, prepend=a) > 0  # an interval of a few ulps may have fewer parts
         keep[-1] = True
-        groups = np.cumsum(keep[::-1])[::-1]
-        groups = groups.max() - groups
+        last = np.flatnonzero(keep)  # of every group of parts that share an edge
+        first = np.concatenate([[0], last[:-1] + 1])
         edges.append(inner[keep])
-        lows.append([low[groups == g].min() for g in range(int(groups.max()) + 1)])
-        highs.append([high[groups == g].max() for g in range(int(groups.max()) + 1)])
+        lows.append(np.minimum.reduceat(low, first))
+        highs.append(np.maximum.reduceat(high, first))
     return np.concatenate(edges), np.concatenate(lows), np.concatenate(highs)
 
 
@@ -317,7 +318,7 @@ class Refinement:
             self.tables: list[Table] = []
             known: dict[Any, Table] = {}
             for step in steps:  # squares of many variables often have one table
-                key = step.unary, step.seen.bits, step.clipped, step.reach, step.own
+                key = step.unary, step.seen.bits, step.clipped and step.reach, step.own
                 if key not in known:
                     known[key] = tabulate(step)
                 self.tables.append(known[key])
@@ -417,7 +418,8 @@ def _aim(step: LocalStep, table: Table) -> Aim:
 
 def _best_side(found: Array, width: Array) -> NDArray[np.intp]:
     """The side whose halves (n, d, 2) have the smallest bounds; where no side helps by a hundredth, the widest."""
-    score = found.max(axis=2) + found.min(axis=2)
+    one, two = found[..., 0], found[..., 1]
+    score = np.maximum(one, two) + np.minimum(one, two)
     helps = score.min(axis=1) <= 0.99 * score.max(axis=1)
     return np.where(helps, np.argmin(score, axis=1), np.argmax(width, axis=1))
 

@@ -409,10 +409,11 @@ def weights_on_boxes(lag: Array, slope: Array, r: Array, unsure: Array) -> tuple
     sure = np.minimum(sure, 50.0)
     tilt = r * off * (p @ np.abs(slope)[:, None] + n * 2.0**-1022 * np.abs(slope).max(initial=0.0))
     most = 2 * t + (p * sure).sum(axis=1, keepdims=True) * (1 + off) + 50 * n * 2.0**-1022 + tilt
+    lost |= ~np.isfinite(most[:, 0])
     wide = kappa * r + sure
     with np.errstate(over="ignore"):
         widest = np.exp(log_p + wide).sum(axis=1, keepdims=True) * (1 + 4 * n * u)
-    grown = np.exp(np.minimum(log_p + wide + most, 0.0))
+    grown = np.exp(np.minimum(log_p + wide + np.where(lost[:, None], 0.0, most), 0.0))
     least = np.exp(log_p - wide) / widest * (1 - 4 * u)
     grown[lost], least[lost] = 1.0, 0.0
     return p, grown, least, off

@@ -51,24 +51,23 @@ def _defined(g: Graph, names: tuple[str, ...], low: tuple[float, ...], high: tup
     return True
 
 
-def prove_unary(
-    seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
-) -> tuple[float, str]:
+def prove_beyond(seen: View, g: Graph, reach: tuple[float, float], true: tuple[float, float], own: float) -> float:
     """A bound of |g(clip(u)) − seen(u)|, clip to seen's interval, for u that passes the `true` range by `reach` (below,
-    above) at most; and its method.
-
-    `enough`: a bound that small needs no sharpening; it steers and proves nothing.
+    above) at most; `own` is one for u in seen's interval.
     """
     low, high = float(seen.low[0]), float(seen.high[0])
-    own, method = _prove_line(seen, g, enough)
     if reach[0] > 0 and low >= true[0]:
         own = max(own, _beyond(seen, g, low, -reach[0], own))
     if reach[1] > 0 and high <= true[1]:
         own = max(own, _beyond(seen, g, high, reach[1], own))
-    return own, method
+    return own
 
 
-def _prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
+def prove_line(seen: View, g: Graph, enough: float) -> tuple[float, str]:
+    """A bound of |g(u) − seen(u)| on seen's interval, and its method.
+
+    `enough`: a bound that small needs no sharpening; it steers and proves nothing.
+    """
     low, high = float(seen.low[0]), float(seen.high[0])
     provided(high > low, "composition: an argument that does not vary")
     estimate, starts = _sampled(seen, g)

@@ -4,6 +4,7 @@ For views (one layer) in real arithmetic; for whole networks also as computed in
 `outputs_at` adds the rounding of every query, head and sum at that point to the balls.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -72,15 +73,18 @@ class Aim:
     values: Array
 
 
-def computed_witness(network: Network, function: Function) -> tuple[float, Array | None]:
-    """The largest error proved at a few points of large sampled error, and its point."""
-    return _proved_at(network, function, _worst_points(network, function))
+def computed_witness(network: Network, function: Function, X: Array) -> tuple[float, Array | None]:
+    """The largest error proved at a few of the `worst_points` X, and its point."""
+    return _proved_at(network, function, X[-3:])
 
 
-def aimed_witness(network: Network, function: Function, aims: Sequence[Aim]) -> tuple[float, Array | None]:
-    """As `computed_witness`, from points that meet the aims one after the other, whichever value gives most."""
+def aimed_witness(
+    network: Network, function: Function, X: Array, aims: Sequence[Aim], known: float
+) -> tuple[float, Array | None]:
+    """As `computed_witness`, from points that meet the aims one after the other, whichever value gives most; what is
+    not above `known` need not be found.
+    """
     box = function.box
-    X = _worst_points(network, function, 4)
     for _ in range(2):
         for aim in aims:
             c = np.array([aim.weights.get(name, 0.0) for name in box.names])
@@ -91,22 +95,31 @@ def aimed_witness(network: Network, function: Function, aims: Sequence[Aim]) -> 
             Y = np.concatenate([X[:, None], Y], axis=1)
             error = _errors(network, function, Y.reshape(-1, box.dim)).reshape(Y.shape[:2])
             X = Y[np.arange(len(X)), np.argmax(error, axis=1)]
-    return _proved_at(network, function, X)
+    return _proved_at(network, function, X, known)
 
 
-def _proved_at(network: Network, function: Function, X: Array) -> tuple[float, Array | None]:
-    """The largest error that balls prove at one of the points."""
+def _proved_at(network: Network, function: Function, X: Array, known: float = 0.0) -> tuple[float, Array | None]:
+    """The largest error that balls prove at one of the points, the first of equal ones; what is not above `known` need
+    not be found.
+
+    A point is left out where its sampled error, and several times what rounding made of one before, is less than what
+    is proved elsewhere.
+    """
     graph = function.graph
     best, where = 0.0, None
     axes = [axis for layer in network.layers for head in layer.heads for axis in head.axes]
     if graph is None or any(axis.dim != 1 for axis in axes):
         return best, where  # `outputs_at` reads one number per axis
+    doubt = math.inf
     with precision(128):
-        for x in X:
-            for a, b in zip(values_at_point(graph, function.box.names, x), outputs_at(network, x), strict=True):
-                value = abs_lower(a - b)
-                if value > best:
-                    best, where = value, x
+        for x, seen in zip(X[::-1], _errors(network, function, X)[::-1], strict=True):
+            if seen + 8 * doubt < max(best, known):
+                continue
+            pairs = zip(values_at_point(graph, function.box.names, x), outputs_at(network, x), strict=True)
+            gaps = [a - b for a, b in pairs]
+            value, doubt = max(map(abs_lower, gaps)), max(upper(gap.rad()) for gap in gaps)
+            if value > 0 and value >= best:
+                best, where = value, x
     return best, where
 
 
@@ -116,9 +129,11 @@ def _errors(network: Network, function: Function, X: Array) -> Array:
     return np.where(np.isfinite(off), off, 0.0)
 
 
-def _worst_points(network: Network, function: Function, count: int = 3) -> Array:
-    """Points of large sampled error: random ones, corners, edges, then shrinking steps from the best (seeded)."""
-    return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-count:]
+def worst_points(network: Network, function: Function) -> Array:
+    """Four points of large sampled error, the largest last: random ones, corners, edges, then shrinking steps from the
+    best (seeded).
+    """
+    return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-4:]
 
 
 def outputs_at(network: Network, x: Array) -> list[arb]:

@@ -35,7 +35,7 @@ def trained(
     net = verbs.load(file)
 
     def news(at: Progress) -> None:
-        progress(str(at), at.row.step / at.total)
+        progress(str(at), at.step / at.total)
 
     learned = train(net, steps=steps, seed=seed, start=start, checkpoint=checkpoint, progress=news, **rest)
     table, fit, certificate = compare(net, learned), learned.fit, learned.certificate

@@ -51,6 +51,7 @@ def evaluated(
     points: str | None = None,
     at: list[str] | None = None,
     outside: str = "raise",
+    threads: int = 1,
     compare: bool = False,
     table: bool | None = None,
     output: str | None = None,
@@ -65,7 +66,7 @@ def evaluated(
     taken = inspect.signature(net.target.encode).parameters
     kind = net.target.kind
     require(outside == "raise" or "outside" in taken, f"--outside {outside}: inputs of the kind {kind} are never cut")
-    options = {"outside": outside} if outside != "raise" else {}
+    options: dict[str, Any] = {"threads": threads} | ({"outside": outside} if outside != "raise" else {})
     record: dict[str, Any] = {"status": str(net.certificate.status), "verified": net.certificate.verified}
     if points and points.endswith(".json"):
         inputs, names, X = _arguments(points, taken), [], None

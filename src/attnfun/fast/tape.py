@@ -38,19 +38,23 @@ _SEEN = 2_000  # points that show where the queries of deeper layers lie
 @dataclass(frozen=True, eq=False)
 class Tape:
     """`arguments` of the kernel: operations, indices, numbers, table, shape, rows of the results; `block` points at a
-    time; `routes` says by layer and head which operation was taken; `work`: what a point costs, counted.
+    time; `routes` says by layer and head which operation was taken; `work`: what a point costs, counted; `heads`: whose
+    operation it is and the rows it writes, None for FORM.
     """
 
     arguments: tuple[AnyArray, ...]
     block: int
     routes: tuple[tuple[str, ...], ...]
     work: Mapping[str, int]
+    heads: tuple[tuple[Head, tuple[int, ...]] | None, ...]
 
 
 @dataclass
 class _Writer:
     dtype: str
     ops: list[tuple[int, ...]] = field(default_factory=list)
+    heads: list[tuple[Head, tuple[int, ...]] | None] = field(default_factory=list)
+    own: tuple[Head, tuple[int, ...]] | None = None
     index: list[int] = field(default_factory=list)
     numbers: list[Array] = field(default_factory=list)
     tables: list[Array] = field(default_factory=list)
@@ -80,6 +84,7 @@ class _Writer:
         work: Mapping[str, int] = {},
     ) -> None:
         self.ops.append((*place, other, *beside))
+        self.heads.append(None if place[0] == FORM else self.own)
         self.work.update(work)
 
     def form(self, row: Array, offset: float, dst: int) -> None:
@@ -111,7 +116,7 @@ def tape_of(network: Network) -> Tape | None:
     width = len(network.coordinates)
     if network.is_mlp or width > _MOST_ROWS:
         return None
-    out = _Writer(network.dtype)
+    out = _Writer(network.dtype, rows=width)
     free, routes = width, []
     seen = _seen(network) if len(network.layers) > 1 else None
     at = len(network.inputs)
@@ -159,7 +164,7 @@ def tape_of(network: Network) -> Tape | None:
         np.array([out.rows, max(out.scratch, 1), size], dtype=np.int64),
         np.array(results, dtype=np.int64),
     )
-    return Tape(arguments, size, tuple(routes), dict(out.work))
+    return Tape(arguments, size, tuple(routes), dict(out.work), tuple(out.heads))
 
 
 def _seen(network: Network) -> Array:
@@ -198,6 +203,7 @@ def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list
             spare += 1
         queries.append(rows)
     out.rows = max(out.rows, spare)
+    out.own = head, tuple(to)
     plan, found = local_plan(head, dtype), out.polynomial(head, reached)
     index, numbers, scratch, work = _plain(head, queries, dtype)
     name = "keys" if len(head.axes) == 1 else "factor"
@@ -261,9 +267,10 @@ def _window(out: _Writer, head: Head, plan: LocalPlan, queries: list[list[int]],
         index += [rows[0], axis.keys, local.window, local.radius]
         numbers += [-np.inf, local.breakpoints, np.inf, local.steps, -FAR[out.dtype]]
     scratch = len(head.axes) + 2 + sum(axis.window for axis in plan.axes)
-    exps = sum(axis.window for axis in plan.axes)
-    work = {"exps": exps, "divisions": head.outputs, "flops": 2 * plan.cells * head.outputs + 8 * exps}
-    work["gathers"] = plan.cells * head.outputs
+    windows, p = [axis.window for axis in plan.axes], head.outputs
+    work = {"exps": sum(windows), "divisions": p, "flops": 2 * plan.cells * p + 6 * sum(windows)}
+    # of breakpoints and steps, and of cells, of which those of one run along the last axis lie together
+    work["lookups"], work["runs"] = 2 * sum(windows) + plan.cells * p, plan.cells // windows[-1]
     place = out.data(WINDOW, [*index, *to], numbers, scratch)
     out.add(place, out.table(head.values), work=work)
 

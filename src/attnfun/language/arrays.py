@@ -83,9 +83,10 @@ class ArrayAlgebra(Algebra[Array]):
             return np.ones_like(x)
         if n > 4:
             return np.power(x, n)
+        if n == 1:
+            return x
         square: Array = x * x
-        powers: tuple[Array, ...] = (x, square, square * x if n == 3 else square * square)
-        return powers[min(n, 3) - 1]
+        return square if n == 2 else square * (x if n == 3 else square)
 
     @_quiet
     def powr(self, x: Array, p: Fraction) -> Array:

@@ -15,6 +15,7 @@ global one: use `precision`.
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from operator import methodcaller
 from typing import Any
 
@@ -61,7 +62,7 @@ def _clip_one(y: Ball) -> Ball:
     if hi > 1:
         if lo > 1:
             return NAN
-        return above(-ONE, -lo).neg(exact=True)
+        return above(-ONE, -lo, -lo + ONE).neg(exact=True)
     return y
 
 
@@ -175,6 +176,17 @@ def _powi(x: Ball, n: int) -> Ball:
     return _rising(lambda t: t**n, x) if n % 2 else _rising(lambda t: t**n, _abs(x), floor=ZERO)
 
 
+@lru_cache(maxsize=256)
+def _power(n: int) -> Map:
+    """t**n, lifted."""
+    return _unary(lambda t: _powi(t, n))
+
+
+@lru_cache(maxsize=256)
+def _real_power(p: Fraction, clip: bool) -> Map:
+    return _unary(lambda t: _powr(_nonnegative(t) if clip else t, p))
+
+
 def _reciprocal(y: Ball) -> Ball:
     """1/y over a ball that does not contain 0, sharp."""
     return span((1 / y.upper()).lower(), (1 / y.lower()).upper()) if y.abs_lower() > 0 else NAN
@@ -232,7 +244,7 @@ def _choose(x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
 
 def _add_sharp(x: Ball, y: Ball) -> Ball:
     total = x + y
-    if total >= 0 or total <= 0 or not ((x >= 0 and y >= 0) or (x <= 0 and y <= 0)):
+    if total >= ZERO or total <= ZERO or not ((x >= ZERO and y >= ZERO) or (x <= ZERO and y <= ZERO)):
         return total
     return span((x.lower() + y.lower()).lower(), (x.upper() + y.upper()).upper())  # Arb's radius may pass 0
 
@@ -244,15 +256,17 @@ def _mul_sharp(x: Ball, y: Ball) -> Ball:
     if not (x.is_finite() and y.is_finite()):
         return NAN
     a, b, c, d = x.lower(), x.upper(), y.lower(), y.upper()
-    if (a < 0 < b and c < 0 < d) or (x_thin and a != b) or (y_thin and c != d):  # by rounding any may be the least
+    if (
+        (a < ZERO < b and c < ZERO < d) or (x_thin and a != b) or (y_thin and c != d)
+    ):  # by rounding any may be the least
         products = a * c, a * d, b * c, b * d
         return span(min(p.lower() for p in products), max(p.upper() for p in products))
-    if a >= 0:
-        low, high = (a if c >= 0 else b) * c, (b if d >= 0 else a) * d
-    elif b <= 0:
-        low, high = (b if d <= 0 else a) * d, (b if c >= 0 else a) * c
+    if a >= ZERO:
+        low, high = (a if c >= ZERO else b) * c, (b if d >= ZERO else a) * d
+    elif b <= ZERO:
+        low, high = (b if d <= ZERO else a) * d, (b if c >= ZERO else a) * c
     else:
-        low, high = (a * d, b * d) if c >= 0 else (b * c, a * c)
+        low, high = (a * d, b * d) if c >= ZERO else (b * c, a * c)
     return span(low.lower(), high.upper())
 
 
@@ -285,6 +299,14 @@ def _method(fn: Map) -> Callable[[Any, Ball], Ball]:
     return lambda self, x: lifted(x)
 
 
+_UNCLIPPED = (
+    *(_unary(_sqrt), _binary(_pow)),
+    *(_unary(_monotone(lambda x: x.asin())), _unary(_minus_rising(lambda x: x.acos()))),
+)
+_CLIPPED = (
+    *(_unary(lambda x: _sqrt(_nonnegative(x))), _binary(lambda x, y: _pow(_nonnegative(x), y))),
+    *(_unary(_asin_within), _unary(_acos_within)),
+)
 _ADD_SHARP, _NEG = lift(_add_sharp, 2), lift(lambda x: x.neg(exact=True))
 _SHARP = _ADD_SHARP, lambda x, y: _ADD_SHARP(x, _NEG(y)), lift(_mul_sharp, 2), lift(_div_sharp, 2)
 _PLAIN = Algebra.add, Algebra.sub, Algebra.mul, lift(_div, 2)
@@ -302,15 +324,11 @@ class BallAlgebra(Algebra[Ball]):
 
     def __init__(self, clip_sqrt: bool = False, sharp: bool = False) -> None:
         self.clip_sqrt, self.sharp = clip_sqrt, sharp
-        sqrt: Map = (lambda x: _sqrt(_nonnegative(x))) if clip_sqrt else _sqrt
-        power: Callable[..., Ball] = (lambda x, y: _pow(_nonnegative(x), y)) if clip_sqrt else _pow
-        self.sqrt, self.pow = _unary(sqrt), _binary(power)
-        asin, acos = _monotone(lambda x: x.asin()), _minus_rising(lambda x: x.acos())
-        self.asin, self.acos = _unary(_asin_within if clip_sqrt else asin), _unary(_acos_within if clip_sqrt else acos)
+        self.sqrt, self.pow, self.asin, self.acos = _CLIPPED if clip_sqrt else _UNCLIPPED
         self.add, self.sub, self.mul, self.div = _SHARP if sharp else _PLAIN
 
     def constant(self, value: Fraction) -> Ball:
-        return exact(Fraction(value))
+        return exact(value)
 
     def pi(self) -> Ball:
         return arb.pi()
@@ -319,14 +337,13 @@ class BallAlgebra(Algebra[Ball]):
         return arb.const_e()
 
     def powi(self, x: Ball, n: int) -> Ball:
-        return _unary(lambda t: _powi(t, n))(x)
+        return _power(n)(x)
 
     def powr(self, x: Ball, p: Fraction) -> Ball:
         p = Fraction(p)
         if p.denominator == 1:
             return self.powi(x, p.numerator)
-        clip = self.clip_sqrt and p > 0
-        return _unary(lambda t: _powr(_nonnegative(t) if clip else t, p))(x)
+        return _real_power(p, self.clip_sqrt and p > 0)(x)
 
     def ratio(self, x: Ball, quotient: Ratio) -> Ball:
         from attnfun.language.ratio import taylor  # it rests on the power series, and they on these balls

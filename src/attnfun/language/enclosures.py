@@ -16,7 +16,7 @@ from attnfun.errors import AttnfunError
 Ball = Any  # flint.arb, or a NumPy object array of them; flint ships no type stubs
 arb: Any = flint.arb
 LOCK = threading.RLock()  # flint.ctx is one for the whole process
-ZERO, ONE, NAN = arb(0), arb(1), arb("nan")
+ZERO, ONE, _TWO, NAN = arb(0), arb(1), arb(2), arb("nan")
 # The constructor arb(m, r) rounds even a radius of 1 up. These balls around 0 have radii 1/2, 1, 2, ... exactly.
 _EXACT = {1.0: flint.acb(arb(0, 1)).real_heaviside().real - 0.5, 2.0: arb(0, 1).sgn()}
 for _k in range(2, 8):
@@ -81,25 +81,26 @@ def span(lo: Ball, hi: Ball) -> Ball:
         return NAN
     if lo == hi:
         return lo
-    size = float(width)
-    around = _EXACT.get(size)
-    if around is not None and width == size:
-        return around + (lo + hi) / 2
-    if lo >= 0:
-        return above(lo, hi)
-    return above(-hi, -lo).neg(exact=True) if hi <= 0 else lo.union(hi)
+    around = _EXACT.get(float(width))
+    if around is not None and width == float(width):
+        return around + (lo + hi) / _TWO
+    if lo >= ZERO:
+        return above(lo, hi, width)
+    return above(-hi, -lo, width).neg(exact=True) if hi <= ZERO else lo.union(hi)
 
 
-def above(lo: Ball, hi: Ball) -> Ball:
-    """A ball that contains [lo, hi], with lower end lo but for the rounding of the midpoint; positive if lo is."""
+def above(lo: Ball, hi: Ball, width: Ball) -> Ball:
+    """A ball that contains [lo, hi], hi - lo in `width`, with lower end lo but for the rounding of the midpoint;
+    positive if lo is.
+    """
     # arb(m, r) rounds r up once more, so the radius is made first, around 0, and then shifted
-    around = arb(0, (hi - lo) / 2)
+    around = arb(0, width / _TWO)
     shifted = around + (lo + around.rad())
-    if shifted > 0 or not lo > 0:
+    if shifted > ZERO or not lo > ZERO:
         return shifted
     with flint.ctx.workprec(2400):  # enough for any two doubles; balls may hold more bits than the working precision
         shifted = around + (lo + around.rad())
-    return shifted if shifted > 0 else above(ZERO, hi)
+    return shifted if shifted > ZERO else above(ZERO, hi, hi - ZERO)
 
 
 def ball(lo: float, hi: float) -> Ball:
@@ -110,9 +111,11 @@ def ball(lo: float, hi: float) -> Ball:
 def upper(x: Ball) -> float:
     """The smallest double >= every point of x; +inf for nan."""
     end = x.upper()
+    value = float(end)
+    if arb(value) >= end:
+        return value
     if end.is_nan():
         return math.inf
-    value = float(end)
     while not arb(value) >= end:
         value = math.nextafter(value, math.inf)
     return value
@@ -127,9 +130,11 @@ def upper_at(name: str, x: float) -> float:
 def lower(x: Ball) -> float:
     """The largest double <= every point of x; -inf for nan."""
     end = x.lower()
+    value = float(end)
+    if arb(value) <= end:
+        return value
     if end.is_nan():
         return -math.inf
-    value = float(end)
     while not arb(value) <= end:
         value = math.nextafter(value, -math.inf)
     return value
@@ -183,10 +188,15 @@ def doubles(x: Ball) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 def lift(fn: Callable[..., Ball], arity: int = 1) -> Callable[..., Ball]:
     """fn on scalars and, elementwise with broadcasting, on object arrays; scalars stay scalars."""
+    each, array = np.frompyfunc(fn, arity, 1), np.ndarray
 
-    def lifted(*args: Ball) -> Ball:
-        if any(isinstance(a, np.ndarray) for a in args):
-            return np.frompyfunc(fn, arity, 1)(*args)
-        return fn(*args)
+    def of_one(x: Ball) -> Ball:
+        return each(x) if isinstance(x, array) else fn(x)
 
-    return lifted
+    def of_two(x: Ball, y: Ball) -> Ball:
+        return each(x, y) if isinstance(x, array) or isinstance(y, array) else fn(x, y)
+
+    def of_more(*args: Ball) -> Ball:
+        return each(*args) if any(isinstance(a, array) for a in args) else fn(*args)
+
+    return of_one if arity == 1 else of_two if arity == 2 else of_more

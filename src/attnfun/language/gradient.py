@@ -100,7 +100,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         return base.add(base.mul(first, a), base.mul(base.sub(base.constant(Fraction(1)), first), b))
 
     def _c(self, value: int | Fraction) -> T:
-        return self.base.constant(Fraction(value))
+        return self.base.constant(value if type(value) is Fraction else Fraction(value))
 
     # --- arithmetic ---
 

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from math import log
 from typing import Any, Final
 
@@ -48,6 +48,7 @@ MAX_NESTED: Final = 64  # arguments of nested max and min among which a second o
 MAX_BITS: Final = 2_048  # of a constant's numerator and of its denominator; folding that would pass it is left undone
 LARGEST: Final = 10**300
 SMALLEST: Final = Fraction(1, LARGEST)
+_SURELY_IN_RANGE: Final = 990  # bits of numerator and denominator: 2^990 < 1e300
 OUT_OF_RANGE: Final = "a constant outside the sizes 1e-300 to 1e300"
 
 _NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "div": 1}  # x + 0, x - 0, x*1, x/1 are x
@@ -100,6 +101,7 @@ class Ratio:
 
 
 Value = Fraction | int | str | Ratio | None
+_CARRIED: Final[dict[str, type]] = {"powi": int, "powr": Fraction, "ratio": Ratio}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,13 @@ class Node:
         """Whether its last argument must not be 0: a quotient, or a power -n."""
         return self.op == "div" or (self.op == "powi" and isinstance(self.value, int) and self.value < 0)
 
+    def __hash__(self) -> int:
+        """By numerator and denominator: the hash of a fraction itself is a division modulo a prime."""
+        value = self.value
+        if type(value) is Fraction:
+            return hash((self.op, self.args, value.numerator, value.denominator))
+        return hash((self.op, self.args, value))
+
 
 @dataclass(frozen=True)
 class Graph(Brief):
@@ -123,10 +132,31 @@ class Graph(Brief):
     nodes: tuple[Node, ...]
     outputs: tuple[int, ...]
 
-    @property
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.nodes, self.outputs))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is worked out once stays behind: hashes differ from process to process."""
+        return Graph, (self.nodes, self.outputs)
+
+    @cached_property
     def variables(self) -> tuple[str, ...]:
         """Names of the variables that occur, in the order of their first use."""
         return tuple(str(node.value) for node in self.nodes if node.op == "var")
+
+    @cached_property
+    def last_used(self) -> tuple[tuple[int, ...], ...]:
+        """For every node: what nothing needs after it, neither a later node nor the outputs."""
+        needed = set(self.outputs)
+        gone: list[tuple[int, ...]] = []
+        for i in reversed(range(len(self.nodes))):
+            gone.append(tuple({i, *self.nodes[i].args} - needed))
+            needed.update(gone[-1])
+        return tuple(reversed(gone))
 
     def reachable(self, outputs: Sequence[int]) -> Graph:
         """The graph of the nodes `outputs` (indices of this graph) and of what they need, in canonical order."""
@@ -240,7 +270,7 @@ class Builder:
         return tuple(self._nodes)
 
     def const(self, value: Fraction | int) -> int:
-        value = Fraction(value)
+        value = value if type(value) is Fraction else Fraction(value)
         _check_constant(value)
         return self._store(Node("const", (), value))
 
@@ -261,7 +291,7 @@ class Builder:
             return self._power(args[0], constants[1])
         if op in ("powi", "powr"):
             assert isinstance(value, Fraction | int)
-            return self._power(args[0], Fraction(value))
+            return self._power(args[0], value if type(value) is Fraction else Fraction(value))
         if op == "ratio":
             return self._store(Node(op, args, value))
         if op == "div" and constants[1] == 0:
@@ -306,8 +336,8 @@ class Builder:
         return _prune(self._nodes, outputs)
 
     def _constant(self, index: int) -> Fraction | None:
-        value = self._nodes[index].value
-        return value if isinstance(value, Fraction) and self._nodes[index].op == "const" else None
+        node = self._nodes[index]
+        return node.value if node.op == "const" and isinstance(node.value, Fraction) else None
 
     def _store(self, node: Node) -> int:
         index = self._index.get(node)
@@ -404,6 +434,8 @@ def bits(value: Fraction) -> int:
 
 
 def _check_constant(value: Fraction) -> None:
+    if bits(value) < _SURELY_IN_RANGE:
+        return
     if bits(value) > MAX_BITS and SMALLEST <= abs(value) <= LARGEST:
         raise InvalidRequest(f"a constant of more than {MAX_BITS:,} bits")
     if value and not SMALLEST <= abs(value) <= LARGEST:
@@ -414,10 +446,10 @@ def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> No
     arity = 0 if op in NULLARY else 1 if op in UNARY else 2 if op in BINARY else -1
     if arity < 0:
         raise ValueError(f"unknown operation {op!r}")
-    if len(args) != arity or not all(0 <= arg < count for arg in args):
+    if len(args) != arity or (args and not 0 <= min(args) <= max(args) < count):
         raise ValueError(f"{op} takes {arity} earlier node(s), not {args}")
-    kinds = {"powi": isinstance(value, int), "powr": isinstance(value, Fraction), "ratio": isinstance(value, Ratio)}
-    wanted = kinds.get(op, value is None)
+    kind = _CARRIED.get(op)
+    wanted = value is None if kind is None else isinstance(value, kind)
     if not wanted or op in ("const", "var"):
         raise ValueError(f"{op} cannot carry the value {value!r}")
 
@@ -433,8 +465,10 @@ def _fold(op: str, values: list[Fraction]) -> Fraction | None:
     if op not in ("neg", "add", "sub", "mul", "div"):
         return None
     result = rational(op, values)
+    if bits(result) <= MAX_BITS:
+        return result
     in_range = not result or SMALLEST <= abs(result) <= LARGEST
-    return None if in_range and bits(result) > MAX_BITS else result
+    return None if in_range else result
 
 
 def _prune(nodes: Sequence[Node], outputs: Sequence[int]) -> Graph:

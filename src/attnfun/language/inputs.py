@@ -34,7 +34,7 @@ def plain(given: Any, names: Sequence[str] = ()) -> NDArray[Any]:
 
 
 def numbers(given: Any, what: str, names: Sequence[str] = ()) -> Array:
-    """The same as float64, itself if it is that; InvalidRequest, which says what was given, for anything but real numbers."""
+    """The same as float64, itself if it is that; InvalidRequest, which says what was given, for any other thing."""
     try:
         found = plain(given, names)
         if np.iscomplexobj(found):

@@ -62,16 +62,11 @@ def run(graph: Graph, algebra: Algebra[T], env: Mapping[str, T]) -> list[T]:
 
     A constant output is what `algebra.constant` makes, not broadcast to the shape of the variables.
     """
-    needed = set(graph.outputs)
-    dead: list[set[int]] = []  # what nothing needs after each node, the last node first
-    for i in reversed(range(len(graph.nodes))):
-        dead.append({i, *graph.nodes[i].args} - needed)
-        needed |= dead[-1]
     values: dict[int, T] = {}
-    for i, node in enumerate(graph.nodes):
+    for i, (node, gone) in enumerate(zip(graph.nodes, graph.last_used, strict=True)):
         values[i] = step(node, algebra, env, values)
-        for gone in dead.pop():
-            del values[gone]
+        for old in gone:
+            del values[old]
     return [values[i] for i in graph.outputs]
 
 
@@ -85,7 +80,15 @@ def run_all(graph: Graph, algebra: Algebra[T], env: Mapping[str, T]) -> list[T]:
 
 def step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[int, T]) -> T:
     """The value of one node, given those of its arguments."""
-    op, value = node.op, node.value
+    op, value, args = node.op, node.value, node.args
+    result: T
+    if value is None:
+        method: Any = getattr(algebra, op)
+        if len(args) == 2:
+            result = method(values[args[0]], values[args[1]])
+        else:
+            result = method(values[args[0]]) if args else method()
+        return result
     if op == "var":
         try:
             return env[str(value)]
@@ -95,6 +98,5 @@ def step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[
     if op == "const":
         assert isinstance(value, Fraction)
         return algebra.constant(value)
-    method: Any = getattr(algebra, op)
-    result: T = method(*(values[arg] for arg in node.args)) if value is None else method(values[node.args[0]], value)
+    result = getattr(algebra, op)(values[args[0]], value)
     return result

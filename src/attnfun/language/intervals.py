@@ -27,6 +27,7 @@ from attnfun.language.enclosures import balls, lowers, precision, uppers
 from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra, power_by_squaring
 from attnfun.language.numbers import above, below
+from attnfun.language.outward import next_above, next_below
 
 Floats = npt.NDArray[np.float64]
 LIBM_ULPS = 4
@@ -67,22 +68,22 @@ def _made(lo: Any, hi: Any, good: Any = True) -> Interval:
     return Interval(np.where(good, lo, np.nan), np.where(good, hi, np.nan))
 
 
-def _down(x: Floats) -> Floats:
-    return np.asarray(np.nextafter(x, -_INF))
-
-
-def _up(x: Floats) -> Floats:
-    return np.asarray(np.nextafter(x, _INF))
-
-
-def _sum_ends(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Doubles around a + b, equal when it is exact (Knuth's two-sum; an overflow on the way widens both ends)."""
+def _sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """a + b rounded, and what that left out (Knuth's two-sum; NaN where a sum on the way overflows)."""
     s = a + b
     t = s - a
-    error = (a - (s - t)) + (b - t)
-    low = np.where(error >= 0, s, np.nextafter(s, -_INF))
-    high = np.where(error <= 0, s, np.nextafter(s, _INF))
-    return low, high
+    return s, (a - (s - t)) + (b - t)
+
+
+def _sum_below(a: Floats, b: Floats) -> Floats:
+    """A double below a + b, equal when it is exact."""
+    s, error = _sum(a, b)
+    return next_below(s, ~(error >= 0))
+
+
+def _sum_above(a: Floats, b: Floats) -> Floats:
+    s, error = _sum(a, b)
+    return next_above(s, ~(error <= 0))
 
 
 def _widen(low: Floats, high: Floats, ulps: int = LIBM_ULPS) -> tuple[Floats, Floats]:
@@ -90,7 +91,7 @@ def _widen(low: Floats, high: Floats, ulps: int = LIBM_ULPS) -> tuple[Floats, Fl
 
     Twice the spacing: the exact value may lie past a power of two, where the unit doubles.
     """
-    return _down(low - 2 * ulps * np.spacing(np.abs(low))), _up(high + 2 * ulps * np.spacing(np.abs(high)))
+    return next_below(low - 2 * ulps * np.spacing(np.abs(low))), next_above(high + 2 * ulps * np.spacing(np.abs(high)))
 
 
 def _monotone(
@@ -119,10 +120,10 @@ def _extremes(corners: tuple[Floats, ...]) -> tuple[Floats, Floats]:
 def _between(x: Interval, y: Interval, corners: tuple[Floats, ...], good: Any = True) -> Interval:
     """The range of a product or quotient of x and y from its rounded values at the corners; its sign is kept."""
     lo, hi = _extremes(corners)
-    lo, hi = _down(lo), _up(hi)
-    same = ((x.lo >= 0) & (y.lo >= 0)) | ((x.hi <= 0) & (y.hi <= 0))
-    opposite = ((x.lo >= 0) & (y.hi <= 0)) | ((x.hi <= 0) & (y.lo >= 0))
-    return _made(np.where(same, np.maximum(lo, 0.0), lo), np.where(opposite, np.minimum(hi, 0.0), hi), good)
+    lo, hi = next_below(lo), next_above(hi)
+    right, left, above, below = x.lo >= 0, x.hi <= 0, y.lo >= 0, y.hi <= 0
+    same, opposite = (right & above) | (left & below), (right & below) | (left & above)
+    return _made(np.where(same & (lo < 0), 0.0, lo), np.where(opposite & (hi > 0), 0.0, hi), good)
 
 
 def _product(x: Interval, y: Interval) -> Interval:
@@ -176,7 +177,7 @@ class IntervalAlgebra(Algebra[Interval]):
 
     @_quiet
     def add(self, x: Interval, y: Interval) -> Interval:
-        return _made(_sum_ends(x.lo, y.lo)[0], _sum_ends(x.hi, y.hi)[1])
+        return _made(_sum_below(x.lo, y.lo), _sum_above(x.hi, y.hi))
 
     def sub(self, x: Interval, y: Interval) -> Interval:
         return self.add(x, self.neg(y))
@@ -230,7 +231,7 @@ class IntervalAlgebra(Algebra[Interval]):
     def sqrt(self, x: Interval) -> Interval:
         if self.clip_sqrt:
             x = self._clipped(x)
-        return _made(np.maximum(_down(np.sqrt(x.lo)), 0.0), _up(np.sqrt(x.hi)), x.lo >= 0)
+        return _made(np.maximum(next_below(np.sqrt(x.lo)), 0.0), next_above(np.sqrt(x.hi)), x.lo >= 0)
 
     @_quiet
     def _wave(self, f: Callable[[Floats], Floats], x: Interval, peak: float) -> Interval:

@@ -97,23 +97,24 @@ def _one(
     if not alone.variables:
         return range_of(alone, box)[0], 0
     own = _own(alone, box)
-    seen_low, seen_high = _sampled(alone, own)
     enclose = partial(_enclosures, graph, own.names, known, {})
     a, b = enclose(own.low_array[None], own.high_array[None])
+    budget, cost = min(budget, max(_LEAST, _WORK // len(alone.nodes))), len(alone.nodes) * (2 + own.dim)
+    relaxed = _relaxed(alone, own, tolerance, budget)
+    if relaxed is not None:
+        a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
+        budget //= _COST
+    if budget <= 1 or not repeated(graph)[o if known else alone.outputs[0]]:
+        return (float(a[0]), float(b[0])), cost  # sharp: no variable occurs in it by two ways
+    seen_low, seen_high = _sampled(alone, own)
     margin = tolerance * (seen_high - seen_low)
     least, most = seen_low - margin, seen_high + margin
     near = 0.1 * margin  # what comes closer to an end may well reach it
     for end in (0.0, *within):  # a sign is worth knowing
         least = max(least, seen_low - (seen_low - end) / 4) if end < seen_low - near else least
         most = min(most, seen_high + (end - seen_high) / 4) if end > seen_high + near else most
-    budget, cost = min(budget, max(_LEAST, _WORK // len(alone.nodes))), len(alone.nodes) * (2 + own.dim)
-    relaxed = _relaxed(alone, own, tolerance, budget)
-    if relaxed is not None:
-        a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
-        budget //= _COST
-    near_enough = budget <= 1 or (a[0] >= least and b[0] <= most)
-    if near_enough or not repeated(graph)[o if known else alone.outputs[0]]:
-        return (float(a[0]), float(b[0])), cost  # or sharp: no variable occurs in it by two ways
+    if a[0] >= least and b[0] <= most:
+        return (float(a[0]), float(b[0])), cost
     bottom, below = _bound(enclose, own, least, budget, upper_end=False)
     top, above = _bound(enclose, own, most, budget, upper_end=True)
     return (max(bottom, float(a[0])), min(top, float(b[0]))), cost * (1 + below + above)
@@ -216,10 +217,16 @@ def _bound(
 
 
 def _sampled(graph: Graph, box: Box) -> tuple[float, float]:
-    X = box.probe(_POINTS, np.random.default_rng(0))
-    values = values_at(graph, box.names, X)[:, 0]
+    values = values_at(graph, box.names, _probe(box))[:, 0]
     values = values[np.isfinite(values)]
     return (float(np.min(values)), float(np.max(values))) if len(values) else (0.0, 0.0)
+
+
+@lru_cache(maxsize=64)  # many nodes of one graph are looked at on one box
+def _probe(box: Box) -> Array:
+    X = box.probe(_POINTS, np.random.default_rng(0))
+    X.flags.writeable = False
+    return X
 
 
 def _enclosures(

@@ -72,11 +72,13 @@ def series_length(n: int) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1024)
-def _binomials(p: Fraction, n: int) -> tuple[Fraction, ...]:
+def _binomials(p: Fraction | int, n: int, _precision: int) -> tuple[tuple[Ball | None, Fraction | int], ...]:
+    """(binomial(p, k), p − k), k < n: a ball, or None for 1; whole exponents as int."""
     row = [Fraction(1)]
     for k in range(1, n):
         row.append(row[-1] * (p - k + 1) / k)
-    return tuple(row)
+    factors = [None if b == 1 else exact(b) if b else ZERO for b in row]
+    return tuple((b, p - k) for k, b in enumerate(factors))
 
 
 def _over_factorials(values: Sequence[Ball], n: int) -> list[Ball]:
@@ -180,20 +182,17 @@ class SeriesAlgebra(Algebra[Series]):
             return self._series(g[:1]) if x.prec >= self.order else self.field.series(g[:1], x.prec)
         return self.field.series(g, self.order)(self.field.series(inner, min(x.prec, self.order)))
 
-    def _powers(self, c: Ball, p: Fraction, n: int) -> list[Ball]:
+    def _powers(self, c: Ball, p: Fraction | int, n: int) -> list[Ball]:
         """binomial(p, k) c^(p-k), k < n; exact zeros where the binomial is 0, so c may contain 0 for p = 0, 1, 2, …"""
-        whole = p.numerator if p.denominator == 1 else None
-
-        def term(b: Fraction, k: int) -> Ball:
-            if not b:
-                return ZERO
-            power = self.balls.powr(c, p - k) if whole is None else self.balls.powi(c, whole - k)
-            return power if b == 1 else exact(b) * power  # a product with 1 rounds the radius up
-
-        return [term(b, k) for k, b in enumerate(_binomials(p, n))]
+        power = self.balls.powi if isinstance(p, int) else self.balls.powr
+        # a product with 1 rounds the radius up
+        return [
+            b if b is ZERO else power(c, q) if b is None else b * power(c, q)
+            for b, q in _binomials(p, n, flint.ctx.prec)
+        ]
 
     def constant(self, value: Fraction) -> Series:
-        return self._series([exact(Fraction(value))])
+        return self._series([exact(value)])
 
     def pi(self) -> Series:
         return self._series([arb.pi()])
@@ -203,13 +202,14 @@ class SeriesAlgebra(Algebra[Series]):
 
     def div(self, x: Series, y: Series) -> Series:
         # not x / y: flint cancels common powers of h, and would call sin(x)/x defined at 0
-        return x * self._compose("1/x", lambda c, n: self._powers(c, Fraction(-1), n), y)
+        return x * self._compose("1/x", lambda c, n: self._powers(c, -1, n), y)
 
     def powi(self, x: Series, n: int) -> Series:
-        return self._compose(f"x**{n}", lambda c, m: self._powers(c, Fraction(n), m), x)
+        return self._compose(f"x**{n}", lambda c, m: self._powers(c, n, m), x)
 
     def powr(self, x: Series, p: Fraction) -> Series:
-        return self._compose(f"x**({p})", lambda c, n: self._powers(c, Fraction(p), n), x)
+        exponent = p.numerator if p.denominator == 1 else p
+        return self._compose(f"x**({p})", lambda c, n: self._powers(c, exponent, n), x)
 
     def pow(self, x: Series, y: Series) -> Series:
         return self.exp(y * self.log(x))
@@ -222,8 +222,8 @@ class SeriesAlgebra(Algebra[Series]):
     sqrt = _composed("sqrt", lambda self, c, n: self._powers(c, _HALF, n))
     exp = _composed("exp", lambda self, c, n: _over_factorials([self.balls.exp(c)], n))
     expm1 = _composed("expm1", lambda self, c, n: [self.balls.expm1(c), *_over_factorials([self.balls.exp(c)], n)[1:]])
-    log = _composed("log", lambda self, c, n: _integral(self.balls.log(c), self._powers(c, Fraction(-1), n)))
-    log1p = _composed("log1p", lambda self, c, n: _integral(self.balls.log1p(c), self._powers(1 + c, Fraction(-1), n)))
+    log = _composed("log", lambda self, c, n: _integral(self.balls.log(c), self._powers(c, -1, n)))
+    log1p = _composed("log1p", lambda self, c, n: _integral(self.balls.log1p(c), self._powers(1 + c, -1, n)))
     sin = _composed("sin", lambda self, c, n: _waves(self.balls.sin(c), self.balls.cos(c), n))
     cos = _composed("cos", lambda self, c, n: _waves(self.balls.cos(c), -self.balls.sin(c), n))
     sinh = _composed("sinh", lambda self, c, n: _over_factorials([self.balls.sinh(c), self.balls.cosh(c)], n))

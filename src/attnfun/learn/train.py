@@ -11,8 +11,10 @@ and goes on from its checkpoint ends in the same bits as one that was not.
 
 import math
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,19 +31,22 @@ from attnfun.model import Model
 from attnfun.network import Architecture, Network
 from attnfun.search import Goal, certified, one_thread
 
+_NEWS, _QUIET = 1.0, 2.0  # seconds between news, and before a bar appears
+
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is: its last row, and the time that is left by the pace so far. As text, one line."""
+    """Where a run is: its step, its last row, and the time that is left by the pace so far. As text, one line."""
 
     row: Row
+    step: int
     total: int
     seconds: float
     left: float
 
     def __str__(self) -> str:
         left = f", {self.left:.0f} s left" if math.isfinite(self.left) else ""
-        at = f"{self.row.step:,} of {self.total:,} steps"
+        at = f"{self.step:,} of {self.total:,} steps"
         return f"{at}, rms {self.row.loss**0.5:.2g}, sup {self.row.sup:.2g}{left}"
 
 
@@ -74,23 +79,45 @@ def descended(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Fit:
-    """One run on any problem, inside `one_torch_thread`."""
+    """One run on any problem, inside `one_torch_thread`; news at every row of the history, and once a second."""
     from attnfun.learn.torch_fit import Run
 
     run = Run.begin(problem, recipe, checkpoint)
-    began, first, before = time.perf_counter(), run.step, run.seconds
+    began, first, before, told = time.perf_counter(), run.step, run.seconds, 0.0
     while run.advance():
-        if run.history[-1].step != run.step:
-            continue
-        spent = time.perf_counter() - began
-        run.seconds = before + spent
-        run.save()
-        if progress is not None:
-            done, left = run.step - first, run.total - run.step
-            progress(Progress(run.history[-1], run.total, run.seconds, spent / done * left if done else math.inf))
+        spent, row = time.perf_counter() - began, run.history[-1].step == run.step
+        if row:
+            run.seconds = before + spent
+            run.save()
+        if progress is not None and (row or spent - told >= _NEWS):
+            pace, told = spent / (run.step - first), spent
+            progress(Progress(run.history[-1], run.step, run.total, before + spent, pace * (run.total - run.step)))
     run.seconds = before + time.perf_counter() - began
     run.save()
     return Fit(run.best_network(), tuple(run.history), run.best_step, run.step, run.stopped, run.seconds)
+
+
+@contextmanager
+def _bar(began: float) -> Iterator[Callable[[Progress], None] | None]:
+    """A bar on stderr, where that is a terminal and more than `_QUIET` seconds have passed; gone afterwards."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    width = 0
+
+    def draw(at: Progress) -> None:
+        nonlocal width
+        if time.perf_counter() - began > _QUIET:
+            done = 20 * at.step // at.total
+            text = f"train [{'#' * done}{'.' * (20 - done)}] {at}"
+            print(f"\r{text:{width}}", end="", file=sys.stderr, flush=True)
+            width = max(width, len(text))
+
+    try:
+        yield draw
+    finally:
+        if width:
+            print(f"\r{'':{width}}\r", end="", file=sys.stderr, flush=True)
 
 
 def train(
@@ -125,12 +152,14 @@ def train(
     "constructed" (the weights of `network`) or a network whose weights the architecture holds. `steps` of "adam" or
     "adamw" on fresh batches, then `polish` steps of LBFGS; other options as in `learn.Recipe`. Bounded by steps, never
     by seconds; the same request gives the same bits on one machine. With `checkpoint` an interrupted run goes on where
-    it was. `proof=False` leaves the proof out. `progress` is called about a hundred times with a `Progress`.
+    it was. `proof=False` leaves the proof out. `progress` is called about a hundred times, and once a
+    second, with a `Progress`; without it a run of more than two seconds shows a bar on a terminal.
 
     The model that comes back is of the kind of its target, with `fit` (history, `fit.sampled`, the recipe). Its
     certificate is `bounded` where the checker could prove a bound for these weights (no eps was asked of them, so none
     is met), else `sampled`: the error at the points that were looked at, which is not a bound.
     """
+    began = time.perf_counter()
     recipe = Recipe(steps, seed, optimiser, lr, schedule, batch, polish, patience, noise, weight_decay)
     if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
         raise InvalidRequest(f"checkpoint={checkpoint!r:.40}: the path of a file is needed")
@@ -150,7 +179,8 @@ def train(
     kind = find(asked.kind)
     with one_thread(), one_torch_thread():
         lesson: Lesson = kind.loaded("lesson")(network if given is None else given, ask)
-        fit = descended(lesson.problem, recipe, checkpoint, progress)
+        with _bar(began) if progress is None else nullcontext(progress) as news:
+            fit = descended(lesson.problem, recipe, checkpoint, news)
         weights = lesson.weights(fit.network)
         seen = sampled(lesson.target, weights)
         certificate = _certified(lesson.target, weights, seen) if proof else seen

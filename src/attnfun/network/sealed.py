@@ -25,7 +25,6 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as to_bytes
-from safetensors.numpy import save_file
 
 from attnfun.errors import AttnfunError, DamagedFile, InvalidRequest, require
 from attnfun.files import Mapped, map_behind, read_bytes, read_or_map, write_whole
@@ -39,6 +38,8 @@ LARGE = 64 << 20
 _KINDS: dict[str, np.dtype[Any]] = {
     name: np.dtype(kind) for name, kind in zip(("F64", "F32", "I64", "BOOL"), ("<f8", "<f4", "<i8", "?"), strict=True)
 }
+_WRITTEN = [_KINDS[name] for name in ("I64", "F64", "F32", "BOOL")]
+"""The order in which the library puts the types of tensors."""
 _SEALS = ("hash", "seals")
 
 
@@ -89,22 +90,33 @@ def write(
     own = {key: value for key, value in meta.items() if key != "dtype"}
     seals = {key: digest_of(value) for key, value in own.items() if key not in HASHED}
     record = {**own, **structure, "hash": content_hash(structure, tensors, meta), "seals": seals}
-    text, size = {"attnfun": canonical(record)}, sum(array.nbytes for array in tensors.values())
+    text, size = canonical(record), sum(array.nbytes for array in tensors.values())
     if size < LARGE:
-        write_whole(target, to_bytes(dict(tensors), metadata=text))
+        write_whole(target, to_bytes(dict(tensors), metadata={"attnfun": text}))
         return
+    order = sorted(tensors, key=lambda name: (_WRITTEN.index(tensors[name].dtype), name))
+    head = _header({name: tensors[name] for name in order}, text)
+    size += len(head)
+    require(size <= FILE_LIMIT, f"cannot save {target}: {size} bytes, where a file has {FILE_LIMIT} at most")
+    write_whole(target, (head, *(_bytes_of(tensors[name]) for name in order)))
 
-    def fill(scratch: Path) -> None:
-        try:
-            save_file(dict(tensors), scratch, metadata=text)
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
 
-    require(
-        size + HEADER_LIMIT <= FILE_LIMIT,
-        f"cannot save {target}: {size} bytes, where a file has {FILE_LIMIT} at most with {HEADER_LIMIT} for its header",
-    )
-    write_whole(target, fill)
+def _header(tensors: Mapping[str, AnyArray], text: str) -> bytes:
+    """What the library writes before tensors in this order; it would take copies of them."""
+    header: dict[str, Any] = {"__metadata__": {"attnfun": text}}
+    names, at = {kind: name for name, kind in _KINDS.items()}, 0
+    for name, array in tensors.items():
+        shape, places = list(array.shape), [at, at + array.nbytes]
+        header[name] = {"dtype": names[array.dtype], "shape": shape, "data_offsets": places}
+        at += array.nbytes
+    data = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    data += b" " * (-len(data) % 8)
+    return len(data).to_bytes(8, "little") + data
+
+
+def _bytes_of(array: AnyArray) -> memoryview:
+    """Its bytes in the order of C; no copy of an array that is in that order."""
+    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def load(
@@ -161,7 +173,7 @@ def content_hash(structure: Mapping[str, Any], tensors: Mapping[str, AnyArray], 
         _feed(digest, f"{name} {array.dtype.str} {list(array.shape)}".encode())
         if (source := map_behind(array)) is not None:
             source.require_unchanged()
-        _feed(digest, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        _feed(digest, _bytes_of(array))
     return digest.hexdigest()
 
 

@@ -99,7 +99,12 @@ class Proved(nn.Module):
         return cast(Self, found)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        inner = [(part, part._told) for part in self.modules() if isinstance(part, Proved) and part is not self]
+        for part, _ in inner:
+            part._told = True  # it is this module that speaks
         super()._apply(fn, recurse)
+        for part, told in inner:
+            part._told = told
         return self.telling()
 
     def telling(self, dtype: torch.dtype | None = None) -> Self:

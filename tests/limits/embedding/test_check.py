@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -65,6 +66,29 @@ def test_python_integers_beyond_int64_are_checked() -> None:
     D[3] = D[4]
     with pytest.raises(Refuted):
         check_embedding(relation, Q, D)
+
+
+@pytest.mark.filterwarnings("error")
+def test_integers_whose_squares_no_float_holds_have_margins_that_are_no_larger_and_not_0() -> None:
+    """Of any two sizes, rows of a matrix of other sizes too: checked without a warning, or refused as too large."""
+    draw, checked = random.Random(4), {"large": 0, "refused": 0}
+    relation = of_rows([(0, 1), (2, 3)], 4)
+    for _ in range(60):
+        sizes = [draw.randint(1, 1100) for _ in range(3)]
+        rows = [[draw.getrandbits(size) + 1, -draw.getrandbits(min(40, size))] for size in sizes]
+        Q = np.array([rows[0], [-x for x in rows[1]]], object)
+        D = np.array([rows[2], [2 * x for x in rows[2]], [0, 0], [-x for x in rows[2]]], object)
+        try:
+            ranking = check_embedding(relation, Q, D)
+        except InvalidRequest:
+            checked["refused"] += 1
+            assert max(sizes[:2]) + sizes[2] > 1000
+            continue
+        gap, square = _exact(relation, Q, D)
+        assert 0 < ranking.gap <= gap
+        assert square * Fraction(99, 100) <= Fraction(ranking.margin) ** 2 <= square
+        checked["large"] += max(sizes) > 512
+    assert min(checked.values()) > 5
 
 
 def test_a_tie_of_one_unit_in_huge_integers_is_seen() -> None:

@@ -31,7 +31,6 @@ from attnfun.certify.view import Undecided, provided
 from attnfun.kinds.average.target import Averages
 from attnfun.kinds.average.weights import Coded, Sets, sparse_average_network
 from attnfun.language.brief import Brief
-from attnfun.language.enclosures import check_rounding
 from attnfun.network import TokenNetwork
 from attnfun.network.head import Array
 from attnfun.network.tokens import same_entries
@@ -78,7 +77,6 @@ def prove_by_sparse_average(
     network: TokenNetwork, keys: Array, queries: Array, subsets: Sets, z_range: tuple[float, float]
 ) -> AverageBound:
     """The worst error over the queries (S, H, m), query s standing for subsets[s], for z in z_range."""
-    check_rounding()
     N, m = keys.shape
     heads = len(network.heads)
     beta = _beta(network, m)

@@ -22,7 +22,7 @@ from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.rounding import hypotheses, rounding_bound
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Bound, Undecided, View, provided, view
-from attnfun.certify.witness import best_witness, computed_witness
+from attnfun.certify.witness import best_witness, computed_witness, worst_points
 from attnfun.errors import AttnfunError, present
 from attnfun.language import Graph, precision
 from attnfun.language.definedness import require_defined
@@ -111,7 +111,7 @@ def _bound_and_rounding(
         except Undecided:  # a label that cannot be derived is never passed over, but the network may be refuted
             if eps is None or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads):
                 raise
-            low, witness = computed_witness(network, function)
+            low, witness = computed_witness(network, function, worst_points(network, function))
             if not low > eps:
                 raise
             return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed

@@ -161,7 +161,7 @@ class _Proposals:
             reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
             room, lost = eps / reached, certificate.parts.get("rounding", 0.0)
             if request.dtype == "float32":  # of which only what is not rounding shrinks
-                if reached > 0.99 * before:
+                if reached > 0.99 * before and lost > 0.1 * eps:
                     break
                 room = max((eps - lost) / (reached - lost), 0.3 * room) if lost < 0.9 * eps else room
             elif lost > eps or (reached > 10 * eps and reached > 0.5 * before) or (attempt and reached == math.inf):

@@ -22,7 +22,6 @@ from attnfun.kinds.in_context.prove_lasso import prove_by_in_context_lasso
 from attnfun.kinds.in_context.prove_linear import InContextBound, prove_by_in_context
 from attnfun.kinds.in_context.prove_logistic import prove_by_in_context_logistic
 from attnfun.kinds.in_context.target import InContextTask
-from attnfun.language.enclosures import check_rounding
 from attnfun.language.numbers import at_most
 from attnfun.language.target import Array
 from attnfun.network import TokenNetwork, TokenTransformer
@@ -45,7 +44,6 @@ _HYPOTHESES = (
 @lru_cache(maxsize=2)
 def prove(network: TokenNetwork, task: InContextTask) -> InContextBound:
     """The bound for every prompt of the class, by the method of the task; Undecided where there is none."""
-    check_rounding()
     try:
         with np.errstate(all="ignore"):
             return _METHODS[task.task](network, task)

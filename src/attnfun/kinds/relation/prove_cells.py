@@ -42,6 +42,7 @@ from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.witness import Seen, bounded, require_one, seen_at, stored_box
 from attnfun.language import ArrayAlgebra, Box, GradientAlgebra, Graph, precision, run
 from attnfun.language.intervals import Interval, IntervalAlgebra
+from attnfun.language.outward import next_above
 from attnfun.search import Say
 
 _U = 2.0**-53
@@ -165,7 +166,7 @@ def _away(value: Interval, v: Array) -> Array:
     """sup |range − v|, infinite where the range is not defined."""
     shape = np.broadcast_shapes(value.shape, v.shape)
     low, high = np.broadcast_to(value.lo, shape), np.broadcast_to(value.hi, shape)
-    e = np.maximum(np.nextafter(high - v, np.inf), np.nextafter(v - low, np.inf))
+    e = np.maximum(next_above(high - v), next_above(v - low))
     return np.asarray(np.where(np.isnan(e), np.inf, e))
 
 

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest, Refuted, require
+from attnfun.language.enclosures import check_rounding
 from attnfun.limits.embedding.relevance import Relevance
 from attnfun.limits.record import texts
 from attnfun.limits.singular import spectral_norm_bound
@@ -81,6 +82,7 @@ class Ranking:
 
 def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Ranking:
     """The proved gap and margin; 0 and ∞ if no query asks for anything. Raises Refuted with the query that fails."""
+    check_rounding()
     Q, D = _integers(queries), _integers(documents)
     m, n = relation.shape
     if Q.ndim != 2 or D.ndim != 2 or (len(Q), len(D)) != (m, n) or Q.shape[1] != D.shape[1]:
@@ -91,18 +93,22 @@ def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Rankin
     except OverflowError:
         raise InvalidRequest("the integers of the embedding are too large to be checked") from None
     widest = np.abs(Df).max(axis=0, initial=0.0)
-    reach = np.abs(Qf) @ widest
-    require(np.isfinite(reach).all() and dim <= 1 << 20, "the integers of the embedding are too large to be checked")
+    with np.errstate(over="ignore"):
+        reach = np.abs(Qf) @ widest
+    fine = bool((reach < 2.0**1020).all()) and dim <= 1 << 20
+    require(fine, "the integers of the embedding are too large to be checked")
     error = (dim + 4) * 2.0**-53 * (1 + 2.0**-20) * reach
     error[reach < 2.0**52] = 0.0
     if error.any():
         Q, D = (np.frompyfunc(int, 1, 1)(a) for a in (Q, D))  # Python's integers: products and sums of any size
     smallest: int | None = None
     margin = math.inf
-    longest = float((Df * Df).sum(axis=1).max()) ** 0.5  # lengths are off by (d + 4)u at most, with the conversion
-    down = 1 - (dim + 16) * 2.0**-51
+    short, document_by = _shrunk(Df.reshape(1, -1))
+    longest = float((short * short).reshape(n, dim).sum(axis=1).max()) ** 0.5
+    down = 1 - (dim + 16) * 2.0**-51  # lengths are off by (d + 4)u at most, with the conversion
     step = max(1, _BLOCK // n)
     wanted = np.array(relation.nontrivial, np.int64)
+    small, query_by = _shrunk(Qf)
     for start in range(0, len(wanted), step):
         block = wanted[start : start + step]
         scores = Qf[block] @ Df.T
@@ -112,8 +118,18 @@ def check_embedding(relation: Relevance, queries: Any, documents: Any) -> Rankin
                 who = relation.query_ids[i]
                 raise Refuted(f"query {who!r:.60}: an irrelevant document scores as high as a relevant one")
             smallest = gap if smallest is None else min(smallest, gap)
-            margin = min(margin, gap / (float(np.linalg.norm(Qf[i])) * longest) * down)
+            scaled = gap / (1 << int(document_by[0] + query_by[i]))
+            margin = min(margin, scaled / (float(np.linalg.norm(small[i])) * longest) * down)
     return Ranking(smallest or 0, margin)
+
+
+def _shrunk(vectors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Rows divided by powers of two, so that no square overflows, and the powers; others stay as they are.
+
+    What underflows is below 2^-1000 of the largest entry, and so in the slack of lengths.
+    """
+    powers = np.maximum(np.frexp(np.abs(vectors).max(axis=1, initial=0.0))[1].astype(np.int64) - 480, 0)
+    return np.ldexp(vectors, -powers[:, None]), powers
 
 
 def _gap(scores: NDArray[np.float64], row: NDArray[np.int64], error: float, q: Any, D: Any) -> int:

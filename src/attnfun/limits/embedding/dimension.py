@@ -47,6 +47,7 @@ from attnfun.limits.embedding.separate import (
     gaps,
     margin,
     proved,
+    ranks_in_integers,
     to_integers,
 )
 from attnfun.limits.record import Record, plain
@@ -211,7 +212,7 @@ def _upper(core: Core, order: Indices) -> Found:
         changes, along = min(turned, key=lambda found: found[0])
         if changes + 1 < min(s, core.n - 1, core.m):
             Q, D = curve.columns_on_curve(core, along, changes)
-            if to_integers(core, Q, D) is not None:
+            if ranks_in_integers(core, Q, D):
                 return Found(changes + 1, Q, D, "column curve")
     exact = curve.moments(core, order, s)
     if s >= min(core.n - 1, core.m) > 1 or not proved(core, *exact) > 0:
@@ -289,7 +290,7 @@ def free_at(core: Core, dim: int, seed: int) -> Found | None:
     starts = int(np.clip(40_000 / (core.m * core.n), 1, 8))
     for Q, D in free(core, dim, min(_steps(core), 1000), starts, seed):
         found = _with_best_queries(core, Found(dim, Q, D / np.linalg.norm(D, axis=1).max(), "descent"))
-        if found is not None and to_integers(core, found.queries, found.documents) is not None:
+        if found is not None and ranks_in_integers(core, found.queries, found.documents):
             return found
     return None
 

@@ -191,19 +191,38 @@ def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool)
     return (*found, reached) if reached > 0 else None
 
 
+def ranks_in_integers(core: Core, queries: Array, documents: Array) -> bool:
+    """Whether `to_integers` finds any, without the search for the best."""
+    return _least_bits(core, queries, documents, margin(core, queries, documents)) is not None
+
+
+def _least_bits(core: Core, queries: Array, documents: Array, reach: float) -> int | None:
+    """The fewest bits from `_first_bits` on whose integers rank every row, for vectors of margin `reach`."""
+    if not reach > 0:
+        return None
+    tried = range(_first_bits(core, reach), MOST_BITS + 1, 1 if _small(core) else 2)
+    return next((b for b in tried if rounded(core, queries, documents, b, best=False) is not None), None)
+
+
+def _small(core: Core) -> bool:
+    return core.m * core.n <= _SMALL
+
+
+def _first_bits(core: Core, reach: float) -> int:
+    """Where the search for the fewest bits begins: low for small relations, where fewer may do by another query."""
+    needed = math.ceil(math.log2(1.0 / reach))
+    return max(2, needed - 3) if _small(core) else needed + 2
+
+
 def to_integers(core: Core, queries: Array, documents: Array, bits: int | None = None) -> Whole | None:
     """The fewest bits, from 7 on, that keep a third of the margin, or exactly `bits`; None if no 60 bits rank."""
     reach = margin(core, queries, documents)
-    if not reach > 0:
-        return None
-    small = core.m * core.n <= _SMALL
-    first = max(2, math.ceil(math.log2(1.0 / reach)) - 3) if small else math.ceil(math.log2(1.0 / reach)) + 2
-    tried = range(first, MOST_BITS + 1, 1 if small else 2)
-    least = next((b for b in tried if rounded(core, queries, documents, b, best=False) is not None), None)
+    least, small = _least_bits(core, queries, documents, reach), _small(core)
     if least is None:
         return None
-    while small and least == first > 2 and rounded(core, queries, documents, least - 1, best=False) is not None:
-        least = first = least - 1
+    if small and least == _first_bits(core, reach):
+        while least > 2 and rounded(core, queries, documents, least - 1, best=False) is not None:
+            least -= 1
     if bits is not None and bits < least:
         return None
     wanted = range(max(least, LEAST_WRITTEN), MOST_BITS + 1, 1 if small else 2) if bits is None else (bits,)

@@ -141,11 +141,14 @@ def _nodes(tau: float, n: int) -> tuple[Array, Array, float, float]:
 
 def _dct(values: Array, axis: int) -> Array:
     """Chebyshev coefficients along one axis of samples at first-kind nodes."""
-    n = values.shape[axis]
-    k = np.arange(n)
-    matrix = np.cos(np.outer(k, (np.arange(n) + 0.5) * np.pi / n)) * (2 / n)
+    return np.moveaxis(np.tensordot(_to_coefficients(values.shape[axis]), values, axes=(1, axis)), 0, axis)
+
+
+@lru_cache(maxsize=32)
+def _to_coefficients(n: int) -> Array:
+    matrix = np.cos(np.outer(np.arange(n), (np.arange(n) + 0.5) * np.pi / n)) * (2 / n)
     matrix[0] /= 2
-    return np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+    return matrix
 
 
 def rough_keys(request: Request) -> float:
@@ -153,13 +156,14 @@ def rough_keys(request: Request) -> float:
     box = request.function.box
     n, total = 65, 1.0
     t = _nodes(1.0, n)[1]
+    lines = box.sample(3, np.random.default_rng(0))
     for k in range(box.dim):
         degree = 0
-        for x in box.sample(3, np.random.default_rng(0)):
-            X = np.tile(x, (n, 1))
-            X[:, k] = _column(box, k, t)
-            with np.errstate(all="ignore"):
-                f = request.function.values(X)
+        X = np.repeat(lines, n, axis=0)
+        X[:, k] = np.tile(_column(box, k, t), len(lines))
+        with np.errstate(all="ignore"):
+            values = request.function.values(X)
+        for f in values.reshape(len(lines), n, -1):
             if np.isfinite(f).all():
                 small = _tail(_dct(f, 0), 0) <= request.eps
                 degree = max(degree, int(np.argmax(small)))

@@ -200,9 +200,7 @@ class Walk(Nodes):
 
     def _tensor(self, program: Program, n: int, cut: tuple[int, ...]) -> int:
         """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""
-        own = Builder()
-        at = own.copy(self.source.nodes)
-        g, ranges = step_graph(own, at[n], tuple(at[c] for c in cut)), tuple(self.range(c) for c in cut)
+        g, ranges = step_graph(self.source, n, cut), tuple(self.range(c) for c in cut)
         keys, least = tensor_keys(g, ranges), math.inf if self.shallow else self._least.get(n, math.inf)
         if not (keys <= MOST_KEYS and keys < least):
             raise Infeasible(f"compose: a tensor head for {self.text(n)} would need about {keys:.2g} keys")

@@ -148,9 +148,11 @@ def problem(graph: Graph, low: float, high: float, eps: float, dtype: str) -> Pr
             inner = 0.1 * distance if distance > 0 else 0.4 * _inner(graph, feature.at, side, outer, eps, dtype)
             if inner < 0.3 * outer:
                 ladders.append(Side(feature.at, side, inner, outer))
-    edges = _mesh(graph, low, high, eps, [s.at for s in (*ladders, *kinks)])
     u = np.linspace(low, high, 501)
     f = values(graph, u)
+    over = u[np.isinf(f)]
+    feasible(not len(over), f"tangent: the target is past what float64 can hold, at {over[:1].sum():.4g}")
+    edges = _mesh(graph, low, high, eps, [s.at for s in (*ladders, *kinks)])
     fits = np.isfinite(f).all() and 2 / width < math.inf  # of a subnormal width the fit's slope is not a number
     bend = f - np.polynomial.Chebyshev.fit(u, f, 1)(u) if fits else f
     span = float(np.ptp(bend)) if np.isfinite(bend).all() else 1.0

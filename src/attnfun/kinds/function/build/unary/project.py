@@ -14,10 +14,14 @@ The budget is a number of iterations: results do not depend on the load of the m
 Failure mode: C is not convex; a start may end in a poor minimum, so several starts are tried and the untuned head kept.
 """
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 
@@ -37,16 +41,24 @@ class Sample:
     def unit(self, u: Array) -> Array:
         return (u - self.middle) / self.half
 
+    @cached_property
+    def weighted(self) -> tuple[Array, Array]:
+        """The columns of 1 and of unit(u), and f, each times the weights."""
+        return np.stack([self.weight, self.unit(self.u) * self.weight], axis=1), self.f * self.weight
+
 
 @dataclass(frozen=True)
 class Solution:
-    """Values of all keys in a row, then the coefficients of 1 and of unit(u); residual of the weighted system."""
+    """Values of all keys in a row, then the coefficients of 1 and of unit(u); residual of the weighted system; the
+    softmax weights of every piece at the sample's points.
+    """
 
     x: Array
     basis: Array
     residual: Array
+    blocks: tuple[Array, ...] = ()
 
-    @property
+    @cached_property
     def cost(self) -> float:
         return float(self.residual @ self.residual)
 
@@ -67,17 +79,46 @@ def columns(pieces: Pieces, sample: Sample, u: Array) -> Array:
 
 def solve(pieces: Pieces, sample: Sample, ridge: float) -> Solution:
     """The ridge least-squares values of the pieces."""
-    phi = columns(pieces, sample, sample.u) * sample.weight[:, None]
-    n = phi.shape[1] - 2
-    system = np.concatenate([phi, np.concatenate([np.diag(np.full(n, ridge)), np.zeros((n, 2))], axis=1)])
-    right = np.concatenate([sample.f * sample.weight, np.zeros(n)])
-    return least_squares(system, right)
+    blocks = tuple(keys.weights(sample.u) for keys in pieces)
+    rows, n = len(sample.u), sum(keys.size for keys in pieces)
+    affine, f = sample.weighted
+    system, right = np.zeros((rows + n, n + 2)), np.zeros(rows + n)
+    for (_, span), block in zip(spans(pieces), blocks, strict=True):
+        np.multiply(block, sample.weight[:, None], out=system[:rows, span])
+    system[:rows, n:], right[:rows] = affine, f
+    np.einsum("ii->i", system[rows:, :n])[:] = ridge
+    return replace(least_squares(system, right), blocks=blocks)
 
 
 def least_squares(system: Array, right: Array) -> Solution:
-    q, r = np.linalg.qr(system)
+    q, r = _qr()(system)
     x = np.linalg.solve(r, q.T @ right)
     return Solution(x, q, right - system @ x)
+
+
+@lru_cache(maxsize=1)
+def _qr() -> Callable[[Array], Any]:
+    """`np.linalg.qr` without what it looks at first, which takes longer than a small matrix; itself where NumPy's inner
+    parts are not the known ones, or do not give the same bits.
+    """
+
+    def bare(system: Array) -> tuple[Array, Array]:
+        r = system.copy()
+        q = inner.qr_reduced(r, inner.qr_r_raw(r))
+        return q, np.where(_upper(r.shape[1]), r[: r.shape[1]], 0.0)
+
+    probe = np.cos(np.arange(35.0).reshape(7, 5))
+    try:
+        inner: Any = importlib.import_module("numpy.linalg._umath_linalg")
+        same = all(np.array_equal(a, b) for a, b in zip(bare(probe), np.linalg.qr(probe), strict=True))
+    except (ImportError, AttributeError, TypeError, ValueError):
+        same = False
+    return bare if same else np.linalg.qr
+
+
+@lru_cache(maxsize=64)
+def _upper(n: int) -> NDArray[np.bool_]:
+    return np.tri(n, dtype=np.bool_).T
 
 
 def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: float) -> tuple[Pieces, int]:
@@ -90,7 +131,7 @@ def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: fl
         if float(np.abs(now.residual[:rows] / sample.weight).max()) <= goal:
             break
         jacobian = np.zeros((len(now.residual), 2 * sum(k.size - k.fixed for k in pieces)))
-        jacobian[:rows] = _jacobian(pieces, sample, now.x)
+        jacobian[:rows] = _jacobian(pieces, sample, now)
         jacobian -= now.basis @ (now.basis.T @ jacobian)
         scale = np.sqrt(np.einsum("ij,ij->j", jacobian, jacobian))
         scale += 1e-9 * scale.max() + 1e-300
@@ -115,11 +156,11 @@ def tune(pieces: Pieces, sample: Sample, ridge: float, iterations: int, goal: fl
     return pieces, used
 
 
-def _jacobian(pieces: Pieces, sample: Sample, x: Array) -> Array:
+def _jacobian(pieces: Pieces, sample: Sample, now: Solution) -> Array:
     """(rows, 2·free keys) weighted derivatives of Φ v by every free slope, then bias, piece after piece."""
     parts = []
-    for keys, span in spans(pieces):
-        p, v = keys.weights(sample.u), x[span]
+    for (keys, span), p in zip(spans(pieces), now.blocks, strict=True):
+        v = now.x[span]
         g = (p * (v - (p @ v)[:, None]))[:, keys.fixed :] * sample.weight[:, None]
         parts += [g * keys.query(sample.u)[:, None], g]
     return np.concatenate(parts, axis=1)
@@ -136,5 +177,5 @@ def _moved(pieces: Pieces, step: Array) -> Pieces | None:
         slopes[keys.fixed :] += step[at : at + n]
         biases[keys.fixed :] += step[at + n : at + 2 * n]
         at += 2 * n
-        out.append(replace(keys, slopes=slopes, biases=biases))
+        out.append(Keys(keys.w, keys.c, slopes, biases, keys.fixed))
     return tuple(out)

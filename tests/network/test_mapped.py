@@ -12,6 +12,7 @@ import os
 import shutil
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def test_large_and_small_files_are_the_same_bytes(tmp_path: Path, monkeypatch: p
     odd = {f"ä{k}/{k % 3}": rng.normal(size=shapes[k % 4]).astype(kind) for k, kind in enumerate(kinds)}
     structure = {"format": "odd", "dtype": dtype}
     writes: list[Callable[[Path], None]] = [
-        *(lambda path, network=random_network(seed, dtype): save(path, network, meta) for seed in range(4)),
+        *(partial(save, weights=random_network(seed, dtype), meta=meta) for seed in range(4)),
         lambda path: sealed.write(path, structure, odd, meta),
     ]
     for write in writes:

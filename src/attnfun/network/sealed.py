@@ -116,7 +116,7 @@ def _header(tensors: Mapping[str, AnyArray], text: str) -> bytes:
 
 def _bytes_of(array: AnyArray) -> memoryview:
     """Its bytes in the order of C; no copy of an array that is in that order."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def load(

@@ -135,6 +135,7 @@ def _kernels() -> Any:
 
 def play(network: Network, tape: Any, X: AnyArray, threads: int = 1) -> AnyArray:
     """The network at X by its tape."""
+    network.require_unchanged()
     given = np.ascontiguousarray(X, dtype=network.dtype)
     out, kernel = np.empty((len(given), len(network.outputs)), dtype=given.dtype), _kernels()(network.dtype)
     if threads == 1 or len(given) <= tape.block:

@@ -18,6 +18,7 @@ _BLOCK = 4096
 
 def play(network: Network, tape: Tape, X: AnyArray) -> AnyArray:
     """(n, inputs) → (n, outputs)."""
+    network.require_unchanged()
     out = np.empty((len(X), len(network.outputs)), dtype=X.dtype)
     with np.errstate(all="ignore"):
         for begin in range(0, len(X), _BLOCK):

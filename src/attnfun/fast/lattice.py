@@ -47,7 +47,7 @@ from attnfun.language.numbers import bisected
 from attnfun.network.head import Array, Head
 
 MOST = 128
-_CELLS = 1 << 14
+MOST_KEYS = 1 << 14
 PAST = 1 + 1e-6  # how far past 1 in size y may be
 _MOST_GRID = 400
 _BITS = 160
@@ -79,7 +79,7 @@ class Polynomial:
 
 def lattice(head: Head, reached: list[tuple[float, float]], dtype: str) -> Polynomial | None:
     """The head as a polynomial, for queries in these ranges, if its error is at most what every certificate counts."""
-    if head.keys > _CELLS or any(axis.dim != 1 or axis.keys > MOST for axis in head.axes):
+    if head.keys > MOST_KEYS or any(axis.dim != 1 or axis.keys > MOST for axis in head.axes):
         return None
     lines = [LineAxis(0, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for axis in head.axes]
     steps = [line.lattice_step for line in lines]

@@ -21,7 +21,7 @@ import numpy as np
 
 from attnfun.certify.rounding import FAR, LARGEST, TINY
 from attnfun.fast.codes import FACTOR, FORM, KEYS, LATTICE, SAFE, WINDOW
-from attnfun.fast.lattice import Polynomial, lattice
+from attnfun.fast.lattice import MOST_KEYS, Polynomial, lattice
 from attnfun.fast.powers import powers
 from attnfun.network.evaluate import stream
 from attnfun.network.head import AnyArray, Array, Axis, Head
@@ -93,6 +93,8 @@ class _Writer:
 
     def polynomial(self, head: Head, reached: list[tuple[float, float]]) -> Polynomial | None:
         """The head as a polynomial, each head that is there several times once, and no more than CONVERTED of them."""
+        if head.keys > MOST_KEYS:
+            return None
         arrays = (*(array for axis in head.axes for array in (axis.slopes, axis.biases)), head.values)
         key = (*(array.tobytes() for array in arrays), *reached)
         if key not in self.known and len(self.known) < _CONVERTED:
@@ -245,10 +247,9 @@ def _plain(head: Head, queries: list[list[int]], dtype: str) -> tuple[list[int],
 
 def _limits(head: Head, dtype: str) -> list[Array]:
     """For each axis the largest size of its queries for which the logits are safe; negative: none are."""
-    flat = np.abs(head.values.reshape(-1, head.outputs))
-    n, spread = head.keys, float(np.ptp(head.values.reshape(-1, head.outputs), axis=0).min())
+    n, spread = head.keys, float(head.spread.min())
     with np.errstate(all="ignore"):
-        size = math.log(LARGEST[dtype]) - math.log(max(n * float(flat.max()), 1.0))
+        size = math.log(LARGEST[dtype]) - math.log(max(n * head.max_value, 1.0))
         lost = math.log(2.0**-60 * spread / (4 * n * TINY[dtype])) if spread * 2.0**-60 > 0 else 0.0
     room = (min(SAFE[dtype], size, lost) - 1.0) / len(head.axes)
     found = []

@@ -601,10 +601,19 @@ def _window(
                 own[q] = 0
         shift = 0
         for _ in range(outer):
-            for j in range(last):
+            j = 0
+            while j + 3 <= last:  # cells that lie together are looked up together
+                term, second, third = rows[base + j], rows[base + j + 1], rows[base + j + 2]
+                cell = v + o + p * (shift + j)
+                for q in range(c):
+                    i = cell + p * corner[q]
+                    inner[q] += term[q] * table[i] + second[q] * table[i + p] + third[q] * table[i + 2 * p]
+                j += 3
+            while j < last:
                 term, cell = rows[base + j], v + o + p * (shift + j)
                 for q in range(c):
                     inner[q] += term[q] * table[cell + p * corner[q]]
+                j += 1
             for a in range(A - 2, -1, -1):
                 own, term, below = rows[a], rows[starts[a] + place[a]], rows[a + 1]
                 for q in range(c):

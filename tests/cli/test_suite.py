@@ -251,7 +251,7 @@ def test_files_hold_every_row_with_reason_and_nearest() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_bounds_in_a_table_are_rounded_to_the_safe_side(seed: int) -> None:
     high, low = (float(v) for v in np.random.default_rng(seed).uniform(0, 1, 2))
-    lines = written(report(row("a") | {"error": high, "error_low": low}), ".md").splitlines()
+    lines = "".join(written(report(row("a") | {"error": high, "error_low": low}), ".md")).splitlines()
     names, cells = ([cell.strip() for cell in line.split("|")] for line in lines if line.startswith(("| name", "| a")))
     shown = dict(zip(names, cells, strict=True))
     assert Fraction(shown["error"]) > Fraction(high) and Fraction(shown["error low"]) < Fraction(low)

@@ -454,16 +454,21 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
     for a in range(A):
         t, y = buf[index[at + a]], rows[A - 1 + a]
         tau, beta, mid, scale = numbers[w], numbers[w + 1], numbers[w + 2], numbers[w + 3]
-        if not _within(t, numbers[w + 4], c):
-            return False
-        w += 5
+        beyond = 0
         if tau == 0:
             for q in range(c):
-                y[q] = (t[q] - mid) * scale
+                v = (t[q] - mid) * scale
+                y[q] = v
+                beyond |= not abs(v) <= most
         else:
+            if not _within(t, numbers[w + 4], c):
+                return False
             for q in range(c):
-                y[q] = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
-        if not _within(y, most, c):
+                v = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
+                y[q] = v
+                beyond |= not abs(v) <= most
+        w += 5
+        if beyond:
             return False
     at += A
     runs, z = at + p, rows[2 * A - 2]

@@ -145,10 +145,15 @@ def tape_of(network: Network) -> Tape | None:
         out.rows = max(out.rows, spare)
         routes.append(tuple(own))
         at += len(layer.writes)
-    results = range(out.rows, out.rows + len(network.outputs))
-    for k, row in enumerate(results):
-        out.form(network.readout[k], float(network.readout_bias[k]), row)
-    out.rows += len(results)
+    results = []
+    for row, bias in zip(network.readout, network.readout_bias, strict=True):
+        used = np.flatnonzero(row)
+        if len(used) == 1 and row[used[0]] == 1.0 and bias == 0.0:
+            results.append(int(used[0]))  # a row as it is
+            continue
+        out.form(row, float(bias), out.rows)
+        results.append(out.rows)
+        out.rows += 1
     if out.rows + out.scratch > _MOST_ROWS:
         return None
     kind = np.dtype(network.dtype)
@@ -159,7 +164,7 @@ def tape_of(network: Network) -> Tape | None:
     arguments = (
         np.array(out.ops, dtype=np.int64).reshape(-1, 7),
         np.array(out.index, dtype=np.int64),
-        np.concatenate(out.numbers).astype(kind),
+        np.concatenate([np.zeros(0), *out.numbers]).astype(kind),
         tables.astype(kind, copy=False),
         np.array([out.rows, max(out.scratch, 1), size], dtype=np.int64),
         np.array(results, dtype=np.int64),

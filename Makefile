@@ -54,7 +54,7 @@ bench-speed: $(READY) ## evaluation by the compiled kernels against torch, NumPy
 RIVALS := build/rivals-env
 $(RIVALS)/.ready: pyproject.toml constraints.txt benchmarks/rivals.txt
 	test -x $(RIVALS)/bin/python || $(PYTHON) -m venv $(RIVALS)
-	$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies]' -r benchmarks/rivals.txt
+	$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies,fast]' -r benchmarks/rivals.txt
 	touch $@
 
 bench-rivals: $(RIVALS)/.ready ## attnfun beside MLP, KAN, kernels, forests, interpolation, torch; growth (writes docs/performance.md; about half an hour, goes on where it was stopped)

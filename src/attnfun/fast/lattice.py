@@ -234,7 +234,9 @@ def counted(head: Head, reached: list[tuple[float, float]], u: float) -> Array:
     A weight is at least e^−(Δ |q − c|) times what it is at c, Δ the spread of the slopes: a grid of c bounds E|V|.
     """
     whole, factor, A = np.moveaxis(np.abs(head.values), -1, 0), 1.0, len(head.axes)
-    for axis, (low, high) in zip(head.axes, reached, strict=True):
+    for axis, (least, most) in zip(head.axes, reached, strict=True):
+        pad = 1e-5 * (most - least) + 8 * u * (abs(least) + abs(most))  # mid and scale are rounded, |y| may pass 1
+        low, high = least - pad, most + pad
         wide = float(np.ptp(axis.slopes)) * (high - low) / 2
         count = max(1, math.ceil(wide * A / 0.3))
         if count > _MOST_GRID:

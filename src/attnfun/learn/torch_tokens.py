@@ -131,9 +131,10 @@ def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor) -> Tens
 
 
 def _heads(Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
-    """What heads of one shape add to the stream, all at once."""
-    maps = [torch.stack([weights[f"{here}/head{k}/{p}"] for k in heads]) for p in ("query", "key", "value", "output")]
-    wide = Z[:, None]
-    logits = (wide @ maps[0]) @ (wide @ maps[1]).transpose(2, 3)
-    mixed = torch.softmax(logits, dim=3) @ (wide @ maps[2])
-    return (mixed @ maps[3]).sum(dim=1)
+    """What heads of one shape add to the stream, all at once: one product for their maps, one for their outputs."""
+    parts = {p: [weights[f"{here}/head{k}/{p}"] for k in heads] for p in ("query", "key", "value", "output")}
+    maps = torch.cat([*parts["query"], *parts["key"], *parts["value"]], dim=1)
+    sizes = [len(heads) * parts[p][0].shape[1] for p in ("query", "key", "value")]
+    query, key, value = (own.unflatten(2, (len(heads), -1)).transpose(1, 2) for own in (Z @ maps).split(sizes, dim=2))
+    mixed = torch.softmax(query @ key.transpose(2, 3), dim=3) @ value
+    return mixed.transpose(1, 2).flatten(2) @ torch.cat(parts["output"])

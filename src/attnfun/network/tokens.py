@@ -33,7 +33,7 @@ from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_
 from attnfun.network.network import Cost
 from attnfun.network.plain import HasPlain, Plain
 
-_BLOCK = 1 << 24  # attention weights at a time
+_BLOCK = 1 << 17  # attention weights, or numbers in the stream, at a time: they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,8 @@ class OnTokens(HasPlain):
         given = plain.given(tokens)
         flat = given.reshape((-1, *given.shape[-2:]))
         n = flat.shape[1]
-        step = max(1, _BLOCK // max(1, (n + len(plain.constants)) ** 2))
+        size = n + len(plain.constants)
+        step = max(1, _BLOCK // (size * max(size, plain.width)))
         parts = [self.states(plain.joined(flat[k : k + step]))[-1][:, :n] for k in range(0, len(flat), step)]
         last = np.concatenate(parts) if parts else flat
         return (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))

@@ -74,6 +74,17 @@ class TokenHead(Matrices):
         return np.linalg.qr(self.query)[1] @ np.linalg.qr(self.key)[1].T
 
     @cached_property
+    def moved(self) -> tuple[int, int, float, float] | None:
+        """Where W_V and W_O have one entry each that is not 0: the coordinates read and written, and the two entries.
+
+        Their products with finite tokens then need no matrices, and have the same bits: all other terms are 0.
+        """
+        if self.outputs != 1 or not np.count_nonzero(self.value) == np.count_nonzero(self.output) == 1:
+            return None
+        source, goal = int(np.flatnonzero(self.value)[0]), int(np.flatnonzero(self.output)[0])
+        return source, goal, float(self.value[source, 0]), float(self.output[0, goal])
+
+    @cached_property
     def rank(self) -> int:
         """The rank of W_Q W_K^T."""
         values = np.linalg.svd(self.product, compute_uv=False)
@@ -307,10 +318,18 @@ def sample_size(tokens: int, heads: int) -> int:
 def layer_output(layer: TokenLayer, Z: AnyArray, first: int = 0) -> AnyArray:
     """(batch, n, width) token matrices after one layer, in their dtype: their tokens from `first` on."""
     new = Z[:, first:] if layer.carry is None else Z[:, first:] @ layer.carry.astype(Z.dtype)
+    new, finite = new + 0, bool(np.isfinite(Z).all())  # no -0: so are sums that products with zeros are added to
     for head in layer.heads:
-        W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
         terms = attention_terms(head, Z, first)
-        new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=2, keepdims=True)) @ W_O
+        sums, moved = terms.sum(axis=2, keepdims=True), head.moved if finite else None
+        if moved is not None:
+            source, goal, scale, write = moved
+            average = (terms @ (Z[:, :, source, None] * Z.dtype.type(scale) + 0)) / sums
+            if np.isfinite(average).all():
+                new[:, :, goal] += average[:, :, 0] * Z.dtype.type(write)
+                continue
+        W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
+        new = new + ((terms @ (Z @ W_V)) / sums) @ W_O
     return new
 
 

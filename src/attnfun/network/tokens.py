@@ -318,10 +318,10 @@ def sample_size(tokens: int, heads: int) -> int:
 def layer_output(layer: TokenLayer, Z: AnyArray, first: int = 0) -> AnyArray:
     """(batch, n, width) token matrices after one layer, in their dtype: their tokens from `first` on."""
     new = Z[:, first:] if layer.carry is None else Z[:, first:] @ layer.carry.astype(Z.dtype)
-    new, finite = new + 0, bool(np.isfinite(Z).all())  # no -0: so are sums that products with zeros are added to
+    new, finite = new + 0, bool(np.isfinite(Z).all())  # a copy, to be written into
     for head in layer.heads:
         terms = attention_terms(head, Z, first)
-        sums, moved = terms.sum(axis=2, keepdims=True), head.moved if finite else None
+        sums, moved = _over_keys(np.add, terms), head.moved if finite else None
         if moved is not None:
             source, goal, scale, write = moved
             average = (terms @ (Z[:, :, source, None] * Z.dtype.type(scale) + 0)) / sums
@@ -338,7 +338,19 @@ def attention_terms(head: TokenHead, Z: AnyArray, first: int = 0) -> AnyArray:
     tokens from `first` on.
     """
     logits = (Z[:, first:] @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
-    return np.exp(logits - logits.max(axis=2, keepdims=True))  # type: ignore[no-any-return]
+    return np.exp(logits - _over_keys(np.maximum, logits))  # type: ignore[no-any-return]
+
+
+def _over_keys(combine: np.ufunc, terms: AnyArray) -> AnyArray:
+    """`combine.reduce` over the last axis, which is kept; where keys are few, key by key: in the order of NumPy's own
+    sum of fewer than 8 numbers, and without a call for each row.
+    """
+    if not 0 < terms.shape[2] < 8:
+        return np.asarray(combine.reduce(terms, axis=2, keepdims=True))
+    found = terms[:, :, :1]
+    for k in range(1, terms.shape[2]):
+        found = combine(found, terms[:, :, k : k + 1])
+    return found
 
 
 def widened(tokens: Array, width: int) -> Array:

@@ -169,7 +169,8 @@ class _Attended(torch.autograd.Function):
         inner = (grad * out).sum(dim=2)[:, None]
         for at, weights, scores in _Attended.pieces(query, key, kept, known=kept is not None):
             torch.bmm(weights, grad[at], out=of_value[at])
-            torch.bmm(value[at], grad[at].transpose(1, 2), out=scores).sub_(inner[at]).mul_(weights)
+            outer = torch.mul if value.shape[2] == 1 else torch.bmm  # of one column, which is no work for a product
+            outer(value[at], grad[at].transpose(1, 2), out=scores).sub_(inner[at]).mul_(weights)
             torch.bmm(scores.transpose(1, 2), key[at], out=of_query[at])
             torch.bmm(scores, query[at], out=of_key[at])
         return of_query, of_key, of_value

@@ -14,7 +14,7 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-hooks bench bench-compile suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
+.PHONY: help demo test test-slow test-hooks bench bench-compile bench-rivals suites float32 in-context relations retrieval finite neighbours studies studies-full fuzz goldens lint tables claims clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,8 +47,18 @@ bench: $(READY) ## the table of what the project must show
 	$(BIN)/python benchmarks/table.py
 
 .PHONY: bench-speed
-bench-speed: $(READY) ## evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run (writes benchmarks/speed.md; a few minutes, 4 GB)
-	$(BIN)/python benchmarks/speed.py --output benchmarks/speed.md
+bench-speed: $(READY) ## evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run (writes docs/performance.md; ten minutes, 4 GB)
+	$(BIN)/python benchmarks/speed.py --output docs/performance.md --section speed
+	$(BIN)/python benchmarks/speed_tokens.py --output docs/performance.md --section speed-tokens
+
+RIVALS := build/rivals-env
+$(RIVALS)/.ready: pyproject.toml constraints.txt benchmarks/rivals.txt
+	test -x $(RIVALS)/bin/python || $(PYTHON) -m venv $(RIVALS)
+	$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies,fast]' -r benchmarks/rivals.txt
+	touch $@
+
+bench-rivals: $(RIVALS)/.ready ## attnfun beside MLP, KAN, kernels, forests, interpolation, torch; growth (writes docs/performance.md; about half an hour, goes on where it was stopped)
+	$(RIVALS)/bin/python benchmarks/rivals.py --jobs $(JOBS)
 
 suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
 	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md

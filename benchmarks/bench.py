@@ -3,7 +3,7 @@
 import argparse
 import json
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ def asked(doc: str | None, **more: dict[str, Any]) -> argparse.Namespace:
     """The options that every benchmark has, and those of this one."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="write the table here too")
+    parser.add_argument("--section", help="write it between the marks of this name of that page")
     parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
     for name, settings in more.items():
         parser.add_argument(f"--{name}", **settings)
@@ -64,9 +65,22 @@ def table(
         say(line)
     if options.json:
         print(json.dumps({"rows": done, "peak_gib": memory()}, indent=2))
-    if options.output:
+    if options.output and options.section:
+        page = replaced(options.output.read_text("utf-8"), options.section, [*before(done), *lines])
+        options.output.write_text(page, "utf-8")
+    elif options.output:
         options.output.write_text("\n".join([*before(done), *lines]) + "\n", "utf-8")
     return 0 if all(row.get("sound", True) for row in done) else 1
+
+
+def replaced(page: str, name: str, lines: Sequence[str]) -> str:
+    """The page with these lines between the marks of that name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise SystemExit(f"the page has no {begin} … {end}")
+    return "\n".join([before + begin, "", *lines, "", end + after])
 
 
 def memory() -> float:

@@ -4,12 +4,20 @@ One thread each. Every row takes the best of interleaved rounds: kernel, NumPy's
 roofline of a row is the time of its counted work, one after the other: exps at the rate of a vectorised exp, operations
 at that of a matrix product on one core, divisions and look-ups in the cache at that of NumPy's, runs of cells at that
 of look-ups at random places of the table, numbers in and out at that of a copy; all measured between its rounds.
+
+`--mapped`: the partition of 10⁸ cells by way of a file instead, each step in a process of its own: what memory saving,
+loading and evaluating take beyond the values, and the rate over the map beside that over values in memory.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,7 +28,7 @@ from threadpoolctl import threadpool_limits
 import attnfun as af
 from attnfun import fast
 from attnfun.fast import kernels
-from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded
+from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded, sealed, store
 from bench import Row, asked, table
 from table import GRAVITY, GRAVITY_BOX, LINE, SQUARE, SUM
 
@@ -197,11 +205,101 @@ def row(case: Case, dtype: str) -> Row:
     return result
 
 
+def alone() -> Iterator[str]:
+    """What a call of one point takes, checks and all."""
+    net = af.compile(GRAVITY, GRAVITY_BOX, eps=1e-6, method="compose")
+    x = np.array([(low + high) / 2 for low, high in zip(net.network.low, net.network.high)])
+    os.environ["ATTNFUN_FAST"] = "1"
+    (kernel,) = best(lambda: net(x))
+    os.environ["ATTNFUN_FAST"] = "0"
+    (numpy,) = best(lambda: net(x))
+    yield f"A call of one point of Feynman I.9.18, its checks included, takes {1e6 * kernel:.3g} µs by the kernel and"
+    yield f"{1e6 * numpy:.3g} µs by NumPy's routes."
+
+
+POINTS = 100_000
+CELLS = 10_000  # a side
+
+
+def mapped() -> Iterator[Row]:
+    """A file of 10⁸ cells, saved, loaded and evaluated. In float32 cells so narrow have no window: too few digits."""
+    with TemporaryDirectory() as folder:
+        path, result = str(Path(folder) / "cells.safetensors"), Row(cells=CELLS**2)
+        for step in (_saved, _loaded, _played):
+            with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+                result |= fresh.submit(step, path).result()
+        yield result
+
+
+def _resident() -> dict[str, float]:
+    """MiB of this process: the peak since `_begin`, and what is resident now: in all, of it its own, of it of files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
+    return {name: int(found[name].split()[0]) / 1024 for name in ("VmHWM", "VmRSS", "RssAnon", "RssFile")}
+
+
+def _begin() -> dict[str, float]:
+    """The peak forgotten; what is resident."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _resident()
+
+
+def _saved(path: str) -> Row:
+    network = cells(CELLS)("float64")
+    target = af.compile("sin(3*x) + cos(2*y)", "x=-1:1;y=-1:1", 0.5).target
+    claim = {"eps": None, "norm": "sup", "relative": False, "trained": False}
+    before, begun = _begin(), time.perf_counter()
+    store.write(path, "function", network, {"target": target.to_json(), "claim": claim})
+    seconds = time.perf_counter() - begun
+    more = _resident()["VmHWM"] - before["VmRSS"]
+    return {"file, MiB": Path(path).stat().st_size / 2**20, "save, s": seconds, "save: MiB more": more}
+
+
+def _loaded(path: str) -> Row:
+    fast.fused(cells(4)("float64"), np.zeros((1, 2)))  # the compiled code is there before
+    before, begun = _begin(), time.perf_counter()
+    network = af.load(path).network
+    seconds, loaded = time.perf_counter() - begun, _resident()
+    X = np.random.default_rng(0).uniform(-1, 1, (POINTS, 2))
+    begun = time.perf_counter()
+    fast.fused(network, X)
+    first, played = time.perf_counter() - begun, _resident()
+    row = {"load, s": seconds, "load: MiB at its peak": loaded["VmHWM"] - before["VmRSS"]}
+    row |= {f"load: {what}": loaded[name] - before[name] for name, what in KEPT.items()}
+    row |= {"first call, s": first, "first call: MiB at its peak": played["VmHWM"] - before["VmRSS"]}
+    return row
+
+
+KEPT = {"RssAnon": "its own", "RssFile": "of the file"}
+
+
+def _played(path: str) -> Row:
+    torch.set_num_threads(1)
+    network = af.load(path).network
+    copy, _ = store.read(sealed.held(path), (Network,))
+    X = np.random.default_rng(0).uniform(-1, 1, (POINTS, 2))
+    ends = [np.linspace(-1 + 1 / CELLS, 1 - 1 / CELLS, CELLS)] * 2
+    other = RegularGridInterpolator(ends, copy.heads[0].values[..., 0], "nearest", bounds_error=False, fill_value=None)
+    tape, held = fast.taped(network), fast.taped(copy)
+    ways: dict[str, Callable[[], Any]] = {
+        "map": lambda: fast.play(network, tape, X),
+        "memory": lambda: fast.play(copy, held, X),
+        "numpy": lambda: evaluate(network, X),
+        "scipy": lambda: other(X),
+    }
+    point = {name: s / POINTS for name, s in zip(ways, best(*ways.values()), strict=True)}
+    row: Row = {"ns a point": 1e9 * point["map"], "ns, values in memory": 1e9 * point["memory"]}
+    row |= {"× NumPy's routes": point["numpy"] / point["map"], "× SciPy nearest": point["scipy"] / point["map"]}
+    return row
+
+
 def main() -> int:
-    options = asked(__doc__)
+    options = asked(__doc__, mapped={"action": "store_true", "help": "the partition of 10⁸ cells by way of a file"})
     torch.set_num_threads(1)
     with threadpool_limits(1):
-        return table(options, rows())
+        if options.mapped:
+            return table(options, mapped())
+        return table(options, rows(), after=lambda done: ["", *alone()])
 
 
 if __name__ == "__main__":

@@ -20,11 +20,14 @@ def few(cases: Iterable[Any], quick: int) -> list[Any]:
     """All cases, of which `quick`, spread evenly over the list, are quick and the rest is slow."""
     listed = list(cases)
     chosen = {round(k * (len(listed) - 1) / max(quick - 1, 1)) for k in range(quick)}
-    return [one if k in chosen else pytest.param(*_values(one), marks=pytest.mark.slow) for k, one in enumerate(listed)]
+    return [one if k in chosen else _slow(one) for k, one in enumerate(listed)]
 
 
-def _values(case: Any) -> tuple[Any, ...]:
-    return case if isinstance(case, tuple) else (case,)
+def _slow(case: Any) -> Any:
+    """The case, one value or several or `pytest.param` of them, marked slow."""
+    values, marks = getattr(case, "values", None), getattr(case, "marks", ())
+    own = case if values is None else values
+    return pytest.param(*(own if isinstance(own, tuple) else (own,)), marks=[*marks, pytest.mark.slow])
 
 
 def drawn(many: int) -> Callable[[Any], Any]:

@@ -2,18 +2,26 @@
 
 A file is opened once and everything is asked of the open descriptor, so what is checked is what is read. A pipe or a
 device is opened without waiting for a writer, and refused.
+
+A `Mapped` file is not read but looked at where it lies. Its bytes stay what they are when another file takes its name.
+They change when somebody writes into the file itself, and a process that looks at what was cut off is killed by the
+system. So whoever computes with them asks first whether the file is as it was (`Mapped.require_unchanged`): that
+notices all but writing at that very moment. Nothing may be proved of such bytes.
 """
 
 import csv
 import io
+import mmap
 import os
 import secrets
 import stat
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnfun.errors import InvalidRequest, require
 
@@ -24,15 +32,73 @@ class TooLong(InvalidRequest):
     """A file has more bytes than are read of one."""
 
 
+class Mapped(mmap.mmap):
+    """A file where it lies: a private map that nobody can write to through it."""
+
+    shown: str
+    _number: int
+    _as_mapped: tuple[int, int]
+
+    @classmethod
+    def of(cls, number: int, shown: str) -> "Mapped":
+        """The file of an open descriptor; its name is for messages alone."""
+        own = os.dup(number)
+        try:
+            made = cls(own, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        except BaseException:
+            os.close(own)
+            raise
+        weakref.finalize(made, os.close, own)
+        made.shown, made._number, made._as_mapped = shown, own, _stamp(own)
+        made.require_unchanged()
+        return made
+
+    def require_unchanged(self) -> None:
+        """InvalidRequest where somebody wrote into the file, or shortened it, since it was mapped."""
+        same = _stamp(self._number) == self._as_mapped and self._as_mapped[0] == len(self)
+        require(same, f"{self.shown} was written to after it was opened: load it again")
+
+
+def _stamp(number: int) -> tuple[int, int]:
+    state = os.fstat(number)
+    return state.st_size, state.st_mtime_ns
+
+
+def map_behind(array: Any) -> Mapped | None:
+    """The mapped file in which the entries of an array lie."""
+    while array is not None and not isinstance(array, Mapped):
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return array
+
+
 def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:
     """All bytes of a regular file of at most `limit` bytes; InvalidRequest in one sentence for anything else."""
+    with _opened(path, limit) as (number, shown):
+        return _all_of(number, limit, shown)
+
+
+def read_or_map(path: str | os.PathLike[str], limit: int, least: int) -> "bytes | Mapped":
+    """The same, but a file of `least` bytes or more stays where it is, where the system has private maps."""
+    with _opened(path, limit) as (number, shown):
+        if hasattr(mmap, "MAP_PRIVATE") and os.fstat(number).st_size >= max(least, 1):
+            return Mapped.of(number, shown)
+        return _all_of(number, limit, shown)
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str], limit: int) -> Iterator[tuple[int, str]]:
+    """The descriptor of a regular file of at most `limit` bytes, and what it is called in messages."""
     shown, number = f"{os.fspath(path)!r:.200}", None
     try:
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(number, "rb", closefd=False) as stream:
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise InvalidRequest(f"cannot read {shown}: it is a device or a pipe; a regular file is needed")
-            data = stream.read(limit + 1) if os.fstat(number).st_size <= limit else None
+        state = os.fstat(number)
+        if stat.S_ISDIR(state.st_mode):
+            raise IsADirectoryError
+        if not stat.S_ISREG(state.st_mode):
+            raise InvalidRequest(f"cannot read {shown}: it is a device or a pipe; a regular file is needed")
+        if state.st_size > limit:
+            raise _too_long(shown, limit)
+        yield number, shown
     except IsADirectoryError:
         raise InvalidRequest(f"cannot read {shown}: it is a folder; a regular file is needed") from None
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
@@ -41,9 +107,22 @@ def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:
     finally:
         if number is not None:
             os.close(number)
-    if data is None or len(data) > limit:
-        raise TooLong(f"cannot read {shown}: it has more than {limit:,} bytes, the most that is read of one")
+
+
+def _all_of(number: int, limit: int, shown: str) -> bytes:
+    """As many bytes are set aside as the file has; more are read where it has grown since."""
+    size = min(os.fstat(number).st_size, limit)
+    with open(number, "rb", closefd=False) as stream:
+        data = stream.read(size + 1)
+        if len(data) > size:
+            data += stream.read(limit - size)
+    if len(data) > limit:
+        raise _too_long(shown, limit)
     return data
+
+
+def _too_long(shown: str, limit: int) -> TooLong:
+    return TooLong(f"cannot read {shown}: it has more than {limit:,} bytes, the most that is read of one")
 
 
 def require_regular(path: str | os.PathLike[str]) -> None:
@@ -113,8 +192,8 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         raise InvalidRequest(f"cannot write {shown}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> str:
-    """Write all or nothing, on disk when this returns; the name. InvalidRequest for a path that cannot be written.
+def write_whole(path: str | os.PathLike[str], data: bytes | Iterable[bytes | memoryview]) -> str:
+    """Write all, or all parts in turn, or nothing; on disk when this returns; the name. Refusals are InvalidRequest.
 
     A rename puts the file in its place. So a link is followed first, and a device, which would be gone, is refused.
     """
@@ -123,7 +202,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> str:
     scratch = target.parent / f".attnfun-{secrets.token_hex(8)}.tmp"
     try:
         with open(scratch, "xb") as stream:
-            stream.write(data)
+            stream.writelines((data,) if isinstance(data, bytes) else data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(scratch, target)

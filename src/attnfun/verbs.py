@@ -23,9 +23,10 @@ from attnfun.search import Goal, certified, check_request, one_thread, read_norm
 def load(path: str | os.PathLike[str]) -> Any:
     """The model of a file, as what it was; damaged or foreign files raise DamagedFile.
 
-    Nothing is proved: its certificate is the stored one, and says so: its status is `stored`.
+    Nothing is proved: its certificate is the stored one, and says so: its status is `stored`. Tensors of 64 MiB or more
+    of a network for a function are not read but stay in the file (`attnfun.files.Mapped`).
     """
-    kind, target, weights, meta = _read(path, ())
+    kind, target, weights, meta = _read(path, (), mapped=True)
     certificate, request, _ = read_back(meta, weights.dtype, target.text, target.domain)
     return kind.loaded("view")(target, weights, certificate, request, story_of(meta))
 
@@ -81,11 +82,13 @@ def _compare_domain(domain: Any, box: Box | None) -> None:
     require(mine == yours, f"the file is about the domain {box.text}, not about {given.text}")
 
 
-def _read(source: Source, ignore: Collection[str]) -> tuple[Kind, Target, Any, Mapping[str, Any]]:
-    file = held(source)
+def _read(source: Source, ignore: Collection[str], mapped: bool = False) -> tuple[Kind, Target, Any, Mapping[str, Any]]:
+    file = held(source, mapped)
     if file.format != store.FORMAT:
         raise DamagedFile(f"{file} is a file of another format than {store.FORMAT!r}, which is what is read here")
     kind = find(file.record.get("kind"))
+    if not (mapped and kind.mapped):
+        file = file.in_memory()
     weights, meta = store.read(file, kind.weight_classes, ignore)
     target = _target(kind, file, meta.get("target"))
     why = target.fits(weights)

@@ -43,6 +43,7 @@ TARGETS: dict[str, tuple[Any, str, float, str]] = {
     "root at 0": ("sqrt(x**2 + y**2)", SQUARE, 1e-2, "float64"),
     "kink in a product": ("abs(x - y)*z", "x=-1:1;y=-1:1;z=1:2", 1e-2, "float64"),
     "maximum": ("max(x, y**2)", SQUARE, 1e-3, "float64"),
+    "kinks at ends of ranges": ("max(max(max(max(x, y), -2*x), -3*y), -x) + abs(x)", UNIT, 1e-3, "float64"),
     "square of a kink": ("relu(x - y)**2", SQUARE, 1e-3, "float64"),
     "chain": ("sin(exp(sin(x + y)) + y)", UNIT, 1e-4, "float64"),
     "deep chain": ("tanh(tanh(tanh(tanh(tanh(x + y) + y) + x) + y) - x)", SQUARE, 1e-9, "float64"),
@@ -155,7 +156,11 @@ def test_a_proved_bound_holds(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", few(["product", "root at 0", "kink in a product", "chain", "several outputs", "float32"], 3)
+    "name",
+    few(
+        ["product", "kinks at ends of ranges", "root at 0", "kink in a product", "chain", "several outputs", "float32"],
+        3,
+    ),
 )
 def test_bounds_hold_for_perturbed_weights(name: str) -> None:
     net = composed(name)

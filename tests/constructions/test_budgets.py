@@ -181,6 +181,18 @@ def test_the_largest_of_many_variables_is_proved(count: Counter) -> None:
     assert outcome(count, f"max({', '.join(names)})", dict.fromkeys(names, (-1.0, 1.0)), 0.05) == "proved"
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 5))])
+def test_the_largest_of_many_multiples_is_proved_though_some_never_are_largest(seed: int) -> None:
+    """A difference that is never negative has a kink at the end of its range: its error is not doubled by each step."""
+    rng = some(seed)
+    names = [f"x{k}" for k in range(rng.randint(22, 28) if seed == 0 else rng.randint(28, 60))]
+    multiples = [f"{rng.uniform(-2, 2):.2f}*{name}" for name in names]
+    made = af.compile(f"{rng.choice(['max', 'min'])}({', '.join(multiples)})", dict.fromkeys(names, (0.0, 1.0)), 0.1)
+    assert made.certificate.status == "proved"
+    X = np.random.default_rng(seed).uniform(size=(2000, len(names))) ** 0.2
+    assert np.abs(made.network.run(X) - made.target.values(X)).max() <= made.certificate.error[1]
+
+
 def test_many_smooth_outputs_share_a_head(count: Counter) -> None:
     rng = some(6)
     outputs = [f"sin({rng.uniform(0.2, 1.5):.3f}*x+{rng.uniform(0, 6):.3f})" for _ in range(30)]

@@ -15,7 +15,8 @@ from safetensors.numpy import save_file
 import attnfun as af
 from attnfun.certify.verdict import status_of
 from attnfun.cli import main
-from attnfun.network import sealed
+from attnfun.files import map_behind
+from attnfun.network import sealed, store
 from gate.kinds import KINDS, all_numbers, nothing, resealed, without_eps
 from modes import MODES, arithmetic
 from products import few
@@ -28,6 +29,13 @@ FORGED = 1.2345e-12  # a number that no honest file of these holds
 @pytest.fixture(scope="module")
 def made() -> dict[str, Any]:
     return {name: kind.make() for name, kind in KINDS.items()}
+
+
+@pytest.fixture(autouse=True, params=["small", pytest.param("large", marks=pytest.mark.slow)])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here holds for large files too, whose tensors stay where they lie."""
+    if request.param == "large":
+        monkeypatch.setattr(sealed, "LARGE", 1)
 
 
 @pytest.fixture(scope="module")
@@ -389,6 +397,18 @@ def test_a_file_that_is_exchanged_after_it_was_read_is_the_one_that_was_read(
         found = af.verify(path)
         monkeypatch.setattr(sealed, "read_bytes", read)
         assert found == af.verify(files[first])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_loaded_model_proves_of_is_in_memory(
+    name: str, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only models that prove nothing of their weights, those of functions, leave tensors in the file."""
+    monkeypatch.setattr(sealed, "LARGE", 1)
+    loaded = af.load(files[name])
+    tensors = store.taken_apart(loaded.weights)[1].values()
+    left = [array for array in tensors if map_behind(array) is not None]
+    assert bool(left) == loaded.kind.mapped == (loaded.target.kind == "function")
 
 
 def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:

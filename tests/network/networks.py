@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attnfun import fast
+from attnfun.fast.arrays import play as by_numpy
 from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded, routes
 
 
@@ -75,8 +76,10 @@ def points(network: Network, count: int, seed: int = 0) -> npt.NDArray[np.float6
 
 
 def by_every_route(network: Network, X: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-    """The network at X by NumPy's routes and by the compiled kernels."""
+    """The network at X by NumPy's routes, and its tape played by the compiled kernels and by NumPy."""
     found = {route: evaluate(network, X, route) for route in ("auto", *routes(network))}
-    if fast.taped(network) is not None:
+    tape = fast.taped(network)
+    if tape is not None:
         found["fused"] = fast.fused(network, X)
+        found["tape by NumPy"] = by_numpy(network, tape, np.asarray(X, dtype=network.dtype))
     return {route: np.asarray(values, dtype=np.float64) for route, values in found.items()}

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 from dataclasses import make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,8 +14,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from typing_extensions import TypeAliasType
 
+import stored
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.network import Network, identical, store
+from attnfun.network import Network, identical, sealed, store
 from network.networks import random_network
 from stored import content_hash, load, save
 
@@ -25,6 +27,14 @@ META: dict[str, Any] = {
     "request": {"eps": 1e-6, "method": "auto"},
     "certificate": {"status": "proved", "error": [1e-7, 0.1 + 0.2]},
 }
+
+
+@pytest.fixture(autouse=True, params=["copied", "placed", "mapped"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here holds for small files, for large ones that are read, and for large ones that are mapped."""
+    if request.param != "copied":
+        monkeypatch.setattr(sealed, "LARGE", 1)
+    monkeypatch.setattr(stored, "held", partial(sealed.held, mapped=request.param == "mapped"))
 
 
 @pytest.fixture

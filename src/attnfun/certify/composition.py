@@ -14,9 +14,11 @@
    |s_k| ≤ the size of the heads that write s_k plus their rounding: computed averages may pass the values at their
    ends. Of several heads that write one coordinate û is the first one's; the others are off by at most m + m'.
 
-3. g, the function with φ = g(U), is compared with a u + b + Σ heads(u) on the range of U, widened by δ at each end
-   beyond which g is still defined, by *nodes* or *moments*: ε. At an end where it is not (a root, a logarithm), û may
-   stray by δ, and there the heads are compared with g's end value, by *moments*. So
+3. g, a function with φ = g(U) on the range of U, is compared with a u + b + Σ heads(u) on that range, widened by δ at
+   each end beyond which g is still defined, by *nodes* or *moments*: ε. Beyond the range g may be any function, so a
+   kink that does not come up in it is left out (`branches`): where U ≥ 0, relu(u) is u, and û < 0 costs δ but once.
+   At an end where g is not defined (a root, a logarithm), û may stray by δ, and there the heads are compared with g's
+   end value, by *moments*. So
 
        E = ε + ω_g(δ) + |a| m + rounding of the heads,
 
@@ -39,6 +41,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from attnfun.certify.branches import decide_branches
 from attnfun.certify.extension import require_same
 from attnfun.certify.norms import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, prove_by_pieces
@@ -180,8 +183,8 @@ class Composition:
     def _block(self, label: Label, blocks: list[ReluBlock], before: tuple[str, ...]) -> None:
         """A coordinate of an MLP: one block of ReLU units in place of heads, the rest as in `_coordinate`."""
         provided(len(blocks) == 1, f"composition: several blocks write {label.name}")
-        form, g, dtype = self.reading.form(label.argument), self.reading.unary(label), self.network.dtype
-        low, high = self.reading.argument_range(label, g)
+        form, dtype = self.reading.form(label.argument), self.network.dtype
+        g, (low, high) = self._step(label)
         axis, plain, mismatch = self._query(blocks[0], before, form, (low, high))
         values = blocks[0].values[:, blocks[0].writes.index(label.name)]
         line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
@@ -243,6 +246,12 @@ class Composition:
         told |= {"argument": shift, "carried": computed.carried, "rounding": computed.rounding}
         self.steps.append(told | {"total": computed.total})
 
+    def _step(self, label: Label) -> tuple[Graph, tuple[float, float]]:
+        """g and the range of U; a kink of g that does not come up there is left out, beyond the range too (3.)."""
+        g = self.reading.unary(label)
+        low, high = self.reading.argument_range(label, g)
+        return decide_branches(g, ("u",), np.array([low]), np.array([high])), (low, high)
+
     def _unary(
         self, seen: View, g: Graph, reach: tuple[float, float], enough: float, true: tuple[float, float]
     ) -> tuple[float, str]:
@@ -263,8 +272,7 @@ class Composition:
             return self._block(label, blocks, before)
         heads = [head for head in written if isinstance(head, Head)]
         form = self.reading.form(label.argument)
-        g = self.reading.unary(label)
-        low, high = self.reading.argument_range(label, g)
+        g, (low, high) = self._step(label)
         views, mismatch, rounding, plain, sizes = [], 0.0, 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:

@@ -11,12 +11,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import statistics
+import tempfile
 import time
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +28,7 @@ from attnfun.cli.derive import Answer
 from attnfun.cli.records import model_record
 from attnfun.cli.render import clean, failure, number
 from attnfun.errors import InvalidRequest, require
-from attnfun.files import Table, read_text, write_whole
+from attnfun.files import TEXT_LIMIT, Table, read_bytes, read_text, write_whole
 from attnfun.language.numbers import at_least, at_most
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ COLUMNS = (
     *("name", "status", "error", "error_low", "slack", "eps", "method"),
     *("layers", "heads", "rank", "keys", "parameters", "seconds"),
 )
+SIZES = ("keys", "heads", "layers", "parameters", "seconds", "slack")
 CHANGES = ("was", "change", "keys_ratio", "seconds_ratio")
 FORMATS = (".csv", ".json", ".md")
 BESIDE = ".rows"
@@ -69,75 +74,107 @@ def compiled(
     cases = select([case for table in tables for case in read_suite(table)], only)
     options |= {"eps": eps}
     settings = clean(options)
-    kept = _kept(output, settings) if resume and output else {}
-    done = {id(case): kept[_asked(case)] for case in cases if _asked(case) in kept}
-    left = [case for case in cases if id(case) not in done]
     start = time.perf_counter()
+    kept = _kept(output, settings) if resume and output else ()
+    rows = Rows(output and output + BESIDE, settings, cases, kept)
+    left = [case for case in cases if case not in rows]
 
-    def report() -> dict[str, Any]:
-        rows = [done[id(case)] for case in cases if id(case) in done]
-        suites = list(dict.fromkeys(row["suite"] for row in rows))
-        made: dict[str, Any] = {"rows": rows, "summary": summarise(rows), "suite": ", ".join(suites)}
-        if len(suites) > 1:
-            made["summary"]["suites"] = {s: summarise([row for row in rows if row["suite"] == s]) for s in suites}
-        return made | settings | {"wall_seconds": round(time.perf_counter() - start, 3)}
+    def news(case: Case, row: Row) -> None:
+        rows.add(case, {"suite": case["suite"], **row, "asked": _asked(case)})
+        progress(f"{len(rows)} of {len(cases)} · {case['name']}", len(rows) / len(cases))
 
-    with _beside(output, settings, done.values()) as keep:
-
-        def news(case: Case, row: Row) -> None:
-            done[id(case)] = {"suite": case["suite"], **row, "asked": _asked(case)}
-            keep(done[id(case)])
-            progress(case["name"], len(done) / len(cases))
-
-        try:
-            run_suite(left, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news)
-        except KeyboardInterrupt:
-            if not (done and output):
-                raise
-            rows = f"{len(done)} of {len(cases)} rows are in {output}{BESIDE}"
-            raise KeyboardInterrupt(f"{rows}, and --resume goes on with the others") from None
-    found = report() if earlier is None else compare(report(), earlier, str(against))
+    try:
+        run_suite(left, options, model_record, _failure, jobs=jobs, cluster=cluster, timeout=timeout, progress=news)
+    except KeyboardInterrupt:
+        if not (len(rows) and output):
+            raise
+        done = f"{len(rows)} of {len(cases)} rows are in {output}{BESIDE}"
+        raise KeyboardInterrupt(f"{done}, and --resume goes on with the others") from None
+    found = reported(rows) | settings | {"wall_seconds": round(time.perf_counter() - start, 3)}
+    if earlier is not None:
+        found = compare(found, earlier, str(against))
     if output:
-        write_whole(Path(output), written(found, Path(output).suffix).encode())
-        Path(output + BESIDE).unlink()
+        write_whole(Path(output), (part.encode() for part in written(found, Path(output).suffix)))
+        with suppress(PermissionError):  # where a file that is open cannot be removed
+            Path(output + BESIDE).unlink()
     return Answer(found, said=_said(found, output))
+
+
+def reported(rows: Iterable[Row]) -> dict[str, Any]:
+    """The rows with their summary, and one a suite where there are several."""
+    suites = list(dict.fromkeys(row["suite"] for row in rows))
+    summary = summarise(rows)
+    if len(suites) > 1:
+        summary["suites"] = {suite: summarise(row for row in rows if row["suite"] == suite) for suite in suites}
+    return {"rows": rows, "summary": summary, "suite": ", ".join(suites)}
 
 
 def _asked(case: Case) -> tuple[str, ...]:
     return tuple(case[name] for name in ("suite", "name", "formula", "domain"))
 
 
-@contextmanager
-def _beside(output: str | None, settings: dict[str, Any], rows: Iterable[Row]) -> Iterator[Callable[[Row], object]]:
-    """Write a line of the settings and one of each row beside the output; give what adds a row, on disk at once."""
-    if output is None:
-        yield lambda row: None
-        return
-    write_whole(Path(output + BESIDE), "".join(map(_line, [settings, *rows])).encode())
-    with Path(output + BESIDE).open("a", encoding="utf-8", buffering=1) as file:
-        yield lambda row: file.write(_line(row))
+class Rows:
+    """The rows of the cases that are done, in the cases' order. They lie in a file, one a line, on disk the moment
+    they are added: memory holds where each line begins. Without a path the file has no name.
+    """
+
+    def __init__(self, path: str | None, settings: dict[str, Any], cases: Sequence[Case], kept: Iterable[Row]) -> None:
+        if path is not None:
+            write_whole(path, map(_line, chain([settings], kept)))
+        self._file: Any = tempfile.TemporaryFile() if path is None else open(path, "r+b")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        at, place = dict[tuple[str, ...], int](), len(self._file.readline())
+        for line in self._file:
+            at[tuple(json.loads(line)["asked"])] = place
+            place += len(line)
+        self._cases = cases
+        self._at = {id(case): at[_asked(case)] for case in cases if _asked(case) in at}
+
+    def add(self, case: Case, row: Row) -> None:
+        self._at[id(case)] = self._file.seek(0, os.SEEK_END)
+        self._file.write(_line(row))
+        self._file.flush()
+
+    def __contains__(self, case: Case) -> bool:
+        return id(case) in self._at
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __iter__(self) -> Iterator[Row]:
+        for case in self._cases:
+            if case in self:
+                self._file.seek(self._at[id(case)])
+                yield json.loads(self._file.readline())
+
+    def tolist(self) -> list[Row]:
+        return list(self)
 
 
-def _line(record: dict[str, Any]) -> str:
-    return json.dumps(clean(record), ensure_ascii=False) + "\n"
+def _line(record: dict[str, Any]) -> bytes:
+    return (json.dumps(clean(record), ensure_ascii=False) + "\n").encode()
 
 
-def _kept(output: str, settings: dict[str, Any]) -> dict[tuple[str, ...], Row]:
+def _kept(output: str, settings: dict[str, Any]) -> Iterator[Row]:
     """The rows that an earlier run has left, if it asked for the same: beside the output, or in a .json of it."""
     path = output + BESIDE if Path(output + BESIDE).is_file() else output
     if path == output and not (output.endswith(".json") and Path(output).is_file()):
-        return {}
+        return
     if path == output:
         earlier = read_report(path)
+        rows = iter(earlier["rows"])
     else:
-        lines = []
-        for line in read_text(path).splitlines():
-            with suppress(ValueError):  # a line that a killed run has left half
-                lines.append(json.loads(line))
-        earlier = {**(lines[0] if lines else settings), "rows": lines[1:]}
+        rows = _whole_lines(read_bytes(path, TEXT_LIMIT))
+        earlier = next(rows, settings)
     other = [name for name in settings if earlier.get(name) != settings[name]]
     require(not other, f"--resume: {path} was made with another {' and '.join(other)}; name another --output")
-    return {tuple(row["asked"]): row for row in earlier["rows"] if "asked" in row}
+    yield from (row for row in rows if "asked" in row)
+
+
+def _whole_lines(data: bytes) -> Iterator[Row]:
+    for line in data.split(b"\n"):  # and at no other end of a line, which a name may hold
+        with suppress(ValueError):  # a line that a killed run has left half, in the middle of a letter perhaps
+            yield json.loads(line)
 
 
 def read_suite(name: str) -> list[Case]:
@@ -190,19 +227,20 @@ def _failure(error: BaseException) -> Row:
 # ---------------------------------------------------------------- summaries
 
 
-def summarise(rows: Sequence[Row]) -> dict[str, Any]:
+def summarise(rows: Iterable[Row]) -> dict[str, Any]:
     """Counts by status; median and worst of size, time and slack over the rows that have a network."""
-    good = [row for row in rows if row["status"] in GOOD]
-    summary: dict[str, Any] = {
-        "rows": len(rows),
-        **dict(sorted(Counter(str(row["status"]) for row in rows).items())),
-        "proved": sum(row["status"] == "proved" for row in rows),
-        "not_proved": sum(row["status"] != "proved" for row in rows),
-    }
-    for key in ("keys", "heads", "layers", "parameters", "seconds", "slack"):
-        values = _known(good, key)
+    counts, seconds, good = Counter[str](), 0.0, {key: list[Any]() for key in SIZES}
+    for row in rows:
+        counts[str(row["status"])] += 1
+        seconds += row["seconds"]
+        for key in SIZES if row["status"] in GOOD else ():
+            good[key] += [row[key]] if row.get(key) is not None else []
+    total = counts.total()
+    summary: dict[str, Any] = {"rows": total, **dict(sorted(counts.items())), "proved": counts["proved"]}
+    summary |= {"not_proved": total - counts["proved"]}
+    for key, values in good.items():
         summary |= {f"median_{key}": _median(values), f"max_{key}": max(values, default=None)}
-    return summary | {"seconds": round(sum(row["seconds"] for row in rows), 3)}
+    return summary | {"seconds": round(seconds, 3)}
 
 
 def _known(rows: Sequence[Row], key: str) -> list[Any]:
@@ -306,46 +344,56 @@ def comparison_sentence(against: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- files
 
 
-def written(report: dict[str, Any], suffix: str) -> str:
-    """The report as the text of a .json, .csv or .md file."""
-    if suffix == ".json":
-        return json.dumps(clean(report), indent=2, ensure_ascii=False) + "\n"
-    return _csv(report["rows"]) if suffix == ".csv" else _markdown(report)
+def written(report: dict[str, Any], suffix: str) -> Iterator[str]:
+    """The report as the text of a .json, .csv or .md file, part by part."""
+    yield from {".json": _json, ".csv": _csv, ".md": _markdown}[suffix](report)
 
 
-def _csv(rows: Sequence[Row]) -> str:
-    buffer = io.StringIO()
-    changes = CHANGES if any("was" in row for row in rows) else ()
+def _json(report: dict[str, Any]) -> Iterator[str]:
+    """One object; each of its rows has a line."""
+    rest = {key: value for key, value in report.items() if key != "rows"}
+    yield '{"rows": ['
+    for k, row in enumerate(report["rows"]):
+        yield ("," if k else "") + "\n" + json.dumps(clean(row), ensure_ascii=False)
+    yield "\n],\n" + json.dumps(clean(rest), indent=2, ensure_ascii=False)[2:] + "\n"
+
+
+def _csv(report: dict[str, Any]) -> Iterator[str]:
+    changes = CHANGES if "against" in report["summary"] else ()
     columns = ["suite", *COLUMNS, *changes, "target", "domain", "reason", "nearest"]
+    buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n", restval="")
     writer.writeheader()
-    for row in rows:
+    for row in report["rows"]:
         nearest = row.get("nearest")
         writer.writerow(row | ({"nearest": json.dumps(nearest)} if nearest else {}))
-    return buffer.getvalue()
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
 
 
-def _markdown(report: dict[str, Any]) -> str:
+def _markdown(report: dict[str, Any]) -> Iterator[str]:
     """A section a suite: its summary, its table, the reasons of its refusals below."""
     kind = " of each target's range" if report["relative"] else ""
-    lines = [f"# Suites at eps = {report['eps']:g}{kind}, {report['dtype']}", "", sentence(report["summary"]) + ".", ""]
-    if "against" in report["summary"]:
-        lines += [comparison_sentence(report["summary"]["against"]) + ".", ""]
+    yield f"# Suites at eps = {report['eps']:g}{kind}, {report['dtype']}\n\n{sentence(report['summary'])}.\n\n"
+    compared = "against" in report["summary"]
+    if compared:
+        yield comparison_sentence(report["summary"]["against"]) + ".\n\n"
     suites = list(dict.fromkeys(row["suite"] for row in report["rows"]))
+    columns = (*COLUMNS, *(CHANGES[1:] if compared else ()))
     for suite in suites:
-        rows = [row for row in report["rows"] if row["suite"] == suite]
-        lines += [f"## {suite}", ""]
+        rows = (row for row in report["rows"] if row["suite"] == suite)
+        yield f"## {suite}\n\n"
         if len(suites) > 1:
-            lines += [sentence(summarise(rows)) + ".", ""]
-        columns = (*COLUMNS, *(CHANGES[1:] if "was" in rows[0] else ()))
-        lines.append("| " + " | ".join(columns).replace("_", " ") + " |")
-        lines.append("|" + "".join(" --- |" if key in ("name", "status", "method") else " ---: |" for key in columns))
+            yield sentence(report["summary"]["suites"][suite]) + ".\n\n"
+        yield "| " + " | ".join(columns).replace("_", " ") + " |\n"
+        yield "|" + "".join(" --- |" if key in ("name", "status", "method") else " ---: |" for key in columns) + "\n"
+        refused = []
         for row in rows:
             cells = [_cell(row, key) for key in columns]
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        refused = [f"- `{row['name']}`: {why(row)}" for row in rows if row["status"] not in GOOD]
-        lines += ["", *refused, *([""] if refused else [])]
-    return "\n".join(lines)
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+            refused += [] if row["status"] in GOOD else [f"- `{row['name']}`: {why(row)}\n"]
+        yield "".join(["\n", *refused, *(["\n"] if refused else [])])
 
 
 def _cell(row: Row, key: str) -> str:

@@ -1,17 +1,21 @@
 """Fused evaluation: a whole network on block after block of points by one compiled kernel (extra `fast`: numba).
 
-`net(X)` takes it for calls of WORTH keys × points or more, if numba is there. The environment variable ATTNFUN_FAST=0
-switches it off, ATTNFUN_FAST=1 takes it for every call and asks for numba. Which calls take it depends on the call
-alone, so the same call gives the same bits. Searches and proofs never take it: they compute alike with and without.
+A model's call takes it, for those of its parts (`network/playing.py`) that are work for WORTH exps or more: keys ×
+points. Without numba `arrays.py` plays networks by NumPy. The environment variable ATTNFUN_FAST=0 switches all of it
+off, ATTNFUN_FAST=1 takes it for every part and asks for numba. Which parts take it depends on the call alone, so the
+same call gives the same bits. Searches and proofs never take it: they compute alike with and without.
 """
 
 import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -24,8 +28,14 @@ from attnfun.language.numbers import whole_number
 from attnfun.network.evaluate import routes
 from attnfun.network.head import AnyArray
 from attnfun.network.network import Network
+from attnfun.network.playing import playing
 
 WORTH = 1 << 22
+PLAYERS = {
+    "network": "attnfun.fast:network",
+    **{name: f"attnfun.fast.tokens:{name}" for name in ("tokens", "gather", "table")},
+}
+"""What is played (`network/playing.py`) by which function."""
 _OFF: ContextVar[bool] = ContextVar("NumPy routes alone", default=False)
 _TAPES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
@@ -41,16 +51,40 @@ def off() -> Iterator[None]:
 
 
 def run(weights: Any, arrays: tuple[Any, ...], threads: int = 1) -> AnyArray:
-    """`weights.run(*arrays)`, by the kernels where this call takes them."""
+    """`weights.run(*arrays)`, by the kernels where this call, or a part of it, takes them."""
     count = whole_number("threads", threads, 1)
-    found = None if _OFF.get() or not isinstance(weights, Network) else _taken(weights, len(arrays[0]))
-    return weights.run(*arrays) if found is None else play(weights, found, arrays[0], count)
+
+    def player(name: str, work: float, arguments: tuple[Any, ...]) -> AnyArray | None:
+        if name not in PLAYERS or _OFF.get() or not _large(work) or (name != "network" and _kernels() is None):
+            return None
+        module, _, function = PLAYERS[name].partition(":")
+        with playing(None):  # whatever it evaluates itself, it evaluates by NumPy
+            found: AnyArray | None = getattr(import_module(module), function)(*arguments, count)
+        return found
+
+    with playing(player):
+        return weights.run(*arrays)  # type: ignore[no-any-return]
+
+
+def network(network: Network, X: AnyArray, threads: int) -> AnyArray | None:
+    """The network at points (..., inputs) by its tape; None where it has none, or where these are no such points."""
+    given, tape = np.asarray(X), taped(network)
+    if tape is None or given.ndim == 0 or given.shape[-1] != len(network.inputs) or given.dtype.kind not in "fiub":
+        return None
+    points = np.ascontiguousarray(given.reshape(-1, given.shape[-1]), dtype=network.dtype)
+    if _kernels() is None:
+        from attnfun.fast.arrays import play as by_numpy
+
+        found = by_numpy(network, tape, points)
+    else:
+        found = play(network, tape, points, threads)
+    return found.reshape(*given.shape[:-1], found.shape[1])
 
 
 def fused(network: Network, X: AnyArray, threads: int = 1) -> AnyArray:
     """The network at X by the kernels, whatever the size of the call; InvalidRequest where that cannot be."""
-    require(find_spec("numba"), "the route fused needs numba: pip install numba")
-    found = None if _kernels() is None else taped(network)
+    require(_kernels() is not None, "the route fused needs numba, and a place for its cache: pip install numba")
+    found = taped(network)
     if found is None:
         raise InvalidRequest(
             f"the route fused does not apply to this network; these do: auto, {', '.join(routes(network))}"
@@ -67,21 +101,25 @@ def taped(network: Network) -> Any:
     return _TAPES[network]
 
 
-def _taken(network: Network, points: int) -> Any:
-    """The tape for a call of so many points, or None where NumPy evaluates."""
+def _large(work: float) -> bool:
+    """Is a call of so much work evaluated by tapes and kernels?"""
     text = os.environ.get("ATTNFUN_FAST", "")
     require(text in ("", "0", "1"), f"ATTNFUN_FAST={text!r:.20}: write 0 (off) or 1 (for every call), or leave it out")
-    if text == "0" or (text == "" and points * network.cost.keys < WORTH):
-        return None
-    if find_spec("numba") is None:
-        require(text == "", "ATTNFUN_FAST=1 needs numba: pip install numba, or ATTNFUN_FAST=0")
-        return None
-    return None if _kernels() is None else taped(network)
+    if text == "0" or (text == "" and work < WORTH):
+        return False
+    if text == "1":
+        require(find_spec("numba"), "ATTNFUN_FAST=1 needs numba: pip install numba, or ATTNFUN_FAST=0")
+    return True
 
 
 @lru_cache(maxsize=1)
 def _kernels() -> Any:
-    """Kernels by dtype, or None with a note where they cannot be cached."""
+    """Kernels by dtype; None without numba, or with a note where they cannot be cached."""
+    if find_spec("numba") is None:
+        return None
+    slow = threading.Timer(2.0, lambda: print("attnfun: compiling its kernels, once on this machine", file=sys.stderr))
+    slow.daemon = True
+    slow.start()
     try:
         from attnfun.fast import kernels
 
@@ -90,11 +128,14 @@ def _kernels() -> Any:
         text = " ".join(str(why).split())[:200]
         warnings.warn(f"the compiled kernels cannot be cached ({text}); NumPy evaluates instead", stacklevel=5)
         return None
+    finally:
+        slow.cancel()
     return kernels.run
 
 
 def play(network: Network, tape: Any, X: AnyArray, threads: int = 1) -> AnyArray:
     """The network at X by its tape."""
+    network.require_unchanged()
     given = np.ascontiguousarray(X, dtype=network.dtype)
     out, kernel = np.empty((len(given), len(network.outputs)), dtype=given.dtype), _kernels()(network.dtype)
     if threads == 1 or len(given) <= tape.block:

@@ -454,16 +454,21 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
     for a in range(A):
         t, y = buf[index[at + a]], rows[A - 1 + a]
         tau, beta, mid, scale = numbers[w], numbers[w + 1], numbers[w + 2], numbers[w + 3]
-        if not _within(t, numbers[w + 4], c):
-            return False
-        w += 5
+        beyond = 0
         if tau == 0:
             for q in range(c):
-                y[q] = (t[q] - mid) * scale
+                v = (t[q] - mid) * scale
+                y[q] = v
+                beyond |= not abs(v) <= most
         else:
+            if not _within(t, numbers[w + 4], c):
+                return False
             for q in range(c):
-                y[q] = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
-        if not _within(y, most, c):
+                v = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
+                y[q] = v
+                beyond |= not abs(v) <= most
+        w += 5
+        if beyond:
             return False
     at += A
     runs, z = at + p, rows[2 * A - 2]
@@ -601,10 +606,19 @@ def _window(
                 own[q] = 0
         shift = 0
         for _ in range(outer):
-            for j in range(last):
+            j = 0
+            while j + 3 <= last:  # cells that lie together are looked up together
+                term, second, third = rows[base + j], rows[base + j + 1], rows[base + j + 2]
+                cell = v + o + p * (shift + j)
+                for q in range(c):
+                    i = cell + p * corner[q]
+                    inner[q] += term[q] * table[i] + second[q] * table[i + p] + third[q] * table[i + 2 * p]
+                j += 3
+            while j < last:
                 term, cell = rows[base + j], v + o + p * (shift + j)
                 for q in range(c):
                     inner[q] += term[q] * table[cell + p * corner[q]]
+                j += 1
             for a in range(A - 2, -1, -1):
                 own, term, below = rows[a], rows[starts[a] + place[a]], rows[a + 1]
                 for q in range(c):

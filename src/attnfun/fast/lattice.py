@@ -13,9 +13,10 @@ e^±dev of 1, dev = (max − min of Σ ln ω)/2. N is a polynomial; in y_a = (s_
  1. |head| (e^dev − 1);
  2. coefficients rounded to the dtype: Σ |c_k − stored c_k|;
  3. Horner: every step is a product and an addition, and c_k meets 2k_a + 2 of them on each axis at the most, so
-    Σ γ_(2 Σ k_a + 2A) |c_k| ρ, ρ = reach^(Σ m_a);
- 4. y: t = τ q + β is off by at most u (|τ q| + |t|), exp by 4u, the sum, the quotient, the difference and the product
-    by u each: δy <= scale (s (1 − s)(u (|τ q| + |t|) + 5u) + 3u s) 1.001 + 2u reach, and it moves N by at most
+    Σ γ_(2 Σ k_a + 2A) |c_k| ρ, ρ = reach^(Σ m_a); NumPy takes powers of the last y and a sum of m + 1 terms, k + m + 1
+    in place of 2k there: the larger counts;
+ 4. y: t = τ q + β is off by at most u (|τ q| + |t|), exp by 8u, the sum, the quotient, the difference and the product
+    by u each: δy <= scale (s (1 − s)(u (|τ q| + |t|) + 9u) + 3u s) 1.001 + 2u reach, and it moves N by at most
     δy Σ_a Σ_k k_a |c_k| ρ 1.001.
 
 **When it is taken**: where that is, at every point, at most what certificates count for the sums alone: for one axis
@@ -39,17 +40,18 @@ from numpy.typing import NDArray
 
 from attnfun.certify.rounding import ROUNDOFF, gamma
 from attnfun.certify.view import LineAxis
-from attnfun.fast.exp_bound import EXP_ROUNDOFFS, REACH
+from attnfun.fast.exp_bound import REACH
 from attnfun.language import precision
 from attnfun.language.enclosures import upper
 from attnfun.language.numbers import bisected
 from attnfun.network.head import Array, Head
 
 MOST = 128
-_CELLS = 1 << 14
+MOST_KEYS = 1 << 14
 PAST = 1 + 1e-6  # how far past 1 in size y may be
 _MOST_GRID = 400
 _BITS = 160
+_EXP = 8  # units of roundoff of an exp: NumPy's, 4 ulp; that of the kernels is within 4 units
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class Polynomial:
 
 def lattice(head: Head, reached: list[tuple[float, float]], dtype: str) -> Polynomial | None:
     """The head as a polynomial, for queries in these ranges, if its error is at most what every certificate counts."""
-    if head.keys > _CELLS or any(axis.dim != 1 or axis.keys > MOST for axis in head.axes):
+    if head.keys > MOST_KEYS or any(axis.dim != 1 or axis.keys > MOST for axis in head.axes):
         return None
     lines = [LineAxis(0, 1.0, 0.0, axis.slopes[:, 0], axis.biases) for axis in head.axes]
     steps = [line.lattice_step for line in lines]
@@ -126,7 +128,7 @@ def _side(line: LineAxis, tau: float, low: float, high: float, dtype: str) -> _S
     matrix = _to_chebyshev(m) * arb_mat(columns).transpose()
     sigma = 1 / (1 + np.exp(-t))
     # s(1 − s) and s change by less than a factor e^step within a step
-    slope = sigma * (1 - sigma) * (u * (np.abs(t - beta) + np.abs(t) + 2 * step) + (EXP_ROUNDOFFS + 1) * u)
+    slope = sigma * (1 - sigma) * (u * (np.abs(t - beta) + np.abs(t) + 2 * step) + (_EXP + 1) * u)
     slip = scale * float((slope + 3 * u * sigma).max()) * math.exp(step) * 1.001 + 2 * u * PAST
     return _Side((tau, beta, mid, scale, far), matrix, max(upper(abs(one)) for one in logs), slip)
 
@@ -145,7 +147,11 @@ def _covered(head: Head, order: list[int], sides: list[_Side], allowed: Array, d
     rho = PAST ** sum(degrees) * 1.001
     past = math.prod(math.cosh(m * math.acosh(PAST)) for m in degrees) * 1.001  # |T_k| for |y| <= PAST
     flat = np.abs(head.values.reshape(-1, p)).max(axis=0)
-    meets = np.vectorize(lambda k: gamma(k, u))(2 * np.indices(sizes).sum(axis=0) + 2 * len(sizes))
+    k = np.indices(sizes)
+    counts = 2 * k.sum(axis=0) + 2 * len(sizes)
+    if len(sizes) > 1:  # NumPy: powers of the last y, and a sum of as many terms as there are
+        counts = np.maximum(counts, counts - k[-1] + sizes[-1])
+    meets = np.vectorize(lambda count: gamma(count, u))(counts)
     fixed = flat * math.expm1(deviation) * 1.001
     for share in (0.7, 0.3, 0.0):
         kept = _kept(largest, share * allowed)

@@ -21,7 +21,7 @@ import numpy as np
 
 from attnfun.certify.rounding import FAR, LARGEST, TINY
 from attnfun.fast.codes import FACTOR, FORM, KEYS, LATTICE, SAFE, WINDOW
-from attnfun.fast.lattice import Polynomial, lattice
+from attnfun.fast.lattice import MOST_KEYS, Polynomial, lattice
 from attnfun.fast.powers import powers
 from attnfun.network.evaluate import stream
 from attnfun.network.head import AnyArray, Array, Axis, Head
@@ -38,19 +38,23 @@ _SEEN = 2_000  # points that show where the queries of deeper layers lie
 @dataclass(frozen=True, eq=False)
 class Tape:
     """`arguments` of the kernel: operations, indices, numbers, table, shape, rows of the results; `block` points at a
-    time; `routes` says by layer and head which operation was taken; `work`: what a point costs, counted.
+    time; `routes` says by layer and head which operation was taken; `work`: what a point costs, counted; `heads`: whose
+    operation it is and the rows it writes, None for FORM.
     """
 
     arguments: tuple[AnyArray, ...]
     block: int
     routes: tuple[tuple[str, ...], ...]
     work: Mapping[str, int]
+    heads: tuple[tuple[Head, tuple[int, ...]] | None, ...]
 
 
 @dataclass
 class _Writer:
     dtype: str
     ops: list[tuple[int, ...]] = field(default_factory=list)
+    heads: list[tuple[Head, tuple[int, ...]] | None] = field(default_factory=list)
+    own: tuple[Head, tuple[int, ...]] | None = None
     index: list[int] = field(default_factory=list)
     numbers: list[Array] = field(default_factory=list)
     tables: list[Array] = field(default_factory=list)
@@ -80,6 +84,7 @@ class _Writer:
         work: Mapping[str, int] = {},
     ) -> None:
         self.ops.append((*place, other, *beside))
+        self.heads.append(None if place[0] == FORM else self.own)
         self.work.update(work)
 
     def form(self, row: Array, offset: float, dst: int) -> None:
@@ -88,6 +93,8 @@ class _Writer:
 
     def polynomial(self, head: Head, reached: list[tuple[float, float]]) -> Polynomial | None:
         """The head as a polynomial, each head that is there several times once, and no more than CONVERTED of them."""
+        if head.keys > MOST_KEYS:
+            return None
         arrays = (*(array for axis in head.axes for array in (axis.slopes, axis.biases)), head.values)
         key = (*(array.tobytes() for array in arrays), *reached)
         if key not in self.known and len(self.known) < _CONVERTED:
@@ -109,7 +116,7 @@ def tape_of(network: Network) -> Tape | None:
     width = len(network.coordinates)
     if network.is_mlp or width > _MOST_ROWS:
         return None
-    out = _Writer(network.dtype)
+    out = _Writer(network.dtype, rows=width)
     free, routes = width, []
     seen = _seen(network) if len(network.layers) > 1 else None
     at = len(network.inputs)
@@ -138,10 +145,15 @@ def tape_of(network: Network) -> Tape | None:
         out.rows = max(out.rows, spare)
         routes.append(tuple(own))
         at += len(layer.writes)
-    results = range(out.rows, out.rows + len(network.outputs))
-    for k, row in enumerate(results):
-        out.form(network.readout[k], float(network.readout_bias[k]), row)
-    out.rows += len(results)
+    results = []
+    for row, bias in zip(network.readout, network.readout_bias, strict=True):
+        used = np.flatnonzero(row)
+        if len(used) == 1 and row[used[0]] == 1.0 and bias == 0.0:
+            results.append(int(used[0]))  # a row as it is
+            continue
+        out.form(row, float(bias), out.rows)
+        results.append(out.rows)
+        out.rows += 1
     if out.rows + out.scratch > _MOST_ROWS:
         return None
     kind = np.dtype(network.dtype)
@@ -152,12 +164,12 @@ def tape_of(network: Network) -> Tape | None:
     arguments = (
         np.array(out.ops, dtype=np.int64).reshape(-1, 7),
         np.array(out.index, dtype=np.int64),
-        np.concatenate(out.numbers).astype(kind),
+        np.concatenate([np.zeros(0), *out.numbers]).astype(kind),
         tables.astype(kind, copy=False),
         np.array([out.rows, max(out.scratch, 1), size], dtype=np.int64),
         np.array(results, dtype=np.int64),
     )
-    return Tape(arguments, size, tuple(routes), dict(out.work))
+    return Tape(arguments, size, tuple(routes), dict(out.work), tuple(out.heads))
 
 
 def _seen(network: Network) -> Array:
@@ -196,6 +208,7 @@ def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list
             spare += 1
         queries.append(rows)
     out.rows = max(out.rows, spare)
+    out.own = head, tuple(to)
     plan, found = local_plan(head, dtype), out.polynomial(head, reached)
     index, numbers, scratch, work = _plain(head, queries, dtype)
     name = "keys" if len(head.axes) == 1 else "factor"
@@ -239,10 +252,9 @@ def _plain(head: Head, queries: list[list[int]], dtype: str) -> tuple[list[int],
 
 def _limits(head: Head, dtype: str) -> list[Array]:
     """For each axis the largest size of its queries for which the logits are safe; negative: none are."""
-    flat = np.abs(head.values.reshape(-1, head.outputs))
-    n, spread = head.keys, float(np.ptp(head.values.reshape(-1, head.outputs), axis=0).min())
+    n, spread = head.keys, float(head.spread.min())
     with np.errstate(all="ignore"):
-        size = math.log(LARGEST[dtype]) - math.log(max(n * float(flat.max()), 1.0))
+        size = math.log(LARGEST[dtype]) - math.log(max(n * head.max_value, 1.0))
         lost = math.log(2.0**-60 * spread / (4 * n * TINY[dtype])) if spread * 2.0**-60 > 0 else 0.0
     room = (min(SAFE[dtype], size, lost) - 1.0) / len(head.axes)
     found = []

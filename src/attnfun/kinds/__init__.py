@@ -97,6 +97,7 @@ class Kind:
     subjects  subjects(model, eps) -> (about, subjects, remarks): what `diagnose` looks at
     unproved  why nothing is proved of it, where it has no prover
     commands  the package whose `commands.toml` says how the command line offers its verbs
+    mapped    whether large tensors of a loaded model may stay in the file: only where a loaded model proves nothing
     """
 
     name: str
@@ -109,6 +110,7 @@ class Kind:
     subjects: str = ""
     unproved: str = ""
     commands: str = ""
+    mapped: bool = False
 
     def loaded(self, part: str) -> Any:
         """The object that a field names."""
@@ -141,7 +143,7 @@ def token_kind(name: str, target: str, view: str, weights: tuple[str, ...] = TOK
 
 
 def folder_kind(
-    name: str, target: str, view: str, weights: tuple[str, ...], lesson: str = "lesson", package: str = "", **more: str
+    name: str, target: str, view: str, weights: tuple[str, ...], lesson: str = "lesson", package: str = "", **more: Any
 ) -> Kind:
     """A kind each part of which stands in the module of its name, and the words beside the view."""
     here = package or f"attnfun.kinds.{name}"

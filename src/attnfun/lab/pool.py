@@ -22,6 +22,7 @@ Result = dict[str, Any]
 DIED = "its process died: killed, or out of memory"
 _ANSWER = 10  # seconds for a scheduler and its first worker to say anything
 _PATIENCE = 60  # seconds a cluster may be without workers while they are restarted
+_AHEAD = 1_000  # units that a scheduler holds at a time; so many workers may join in
 _GO_ON = "; --resume goes on with what was done"
 _one_at_a_time = threading.Lock()  # threads of one worker would share torch's settings and the times
 
@@ -182,7 +183,7 @@ def _send(client: Any, tasks: Sequence[Task], news: queue.Queue[Any]) -> None:
 
     try:
         with parallel_config(backend="dask", client=client, wait_for_workers_timeout=_PATIENCE):
-            parallel = Parallel(batch_size=1, pre_dispatch="all", return_as="generator_unordered")
+            parallel = Parallel(batch_size=1, pre_dispatch=_AHEAD, return_as="generator_unordered")
             for result in parallel(delayed(run_task)(task) for task in tasks):
                 news.put(result)
         news.put(None)

@@ -5,6 +5,7 @@ waits for its row; a child that dies, or is killed because its time is up, is a 
 """
 
 import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -67,6 +68,8 @@ class Target:
         if self.record not in _warm:
             _warm.add(self.record)
             self.record(af.compile("exp(x)", domain="x=0:1", eps=0.1), "", 0.0)
+            gc.collect()
+            gc.freeze()  # what is here now stays: looking through it after every row would take longer than many rows
 
 
 def run_suite(
@@ -78,17 +81,14 @@ def run_suite(
     jobs: int | None = None,
     cluster: str | None = None,
     timeout: float | None = None,
-    progress: Callable[[Case, Row], None] = lambda case, row: None,
-) -> list[Row]:
-    """One row per case, in the order of `cases`; `progress(case, row)` at the end of each."""
+    progress: Callable[[Case, Row], object] = lambda case, row: None,
+) -> None:
+    """`progress(case, row)` at the end of each. No row is kept here: memory does not grow with their number."""
     targets = [Target(str(k), case, options, timeout, record, failure) for k, case in enumerate(cases)]
-    rows: dict[str, Row] = {}
     for result in pool.run_all(_workers(jobs, cluster), targets):
         target = targets[int(result["key"])]
         why = {"status": "error", "reason": result.get("error", "")}
-        rows[target.key] = result.get("row") or target.failed(why, 0.0)
-        progress(target.case, rows[target.key])
-    return [rows[target.key] for target in targets]
+        progress(target.case, result.get("row") or target.failed(why, 0.0))
 
 
 def _workers(jobs: int | None, cluster: str | None) -> pool.Pool:

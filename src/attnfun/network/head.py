@@ -32,6 +32,7 @@ AnyArray = npt.NDArray[Any]
 K = TypeVar("K")
 V = TypeVar("V")
 
+_BLOCK = 1 << 20
 _ARRAY = ("Array", str(Array))  # an annotation as it is written, and as it is evaluated
 
 DTYPES = ("float64", "float32")
@@ -123,10 +124,20 @@ def require_weights(arrays: Iterable[tuple[str, Array]], dtype: str) -> None:
     """InvalidRequest, naming the array, for weights that are not finite or that the dtype cannot hold."""
     require_dtype(dtype)
     for what, array in arrays:
-        require(np.isfinite(array).all(), f"{what} is not finite")
+        require(everywhere(np.isfinite, array), f"{what} is not finite")
         if dtype == "float32":
-            with np.errstate(over="ignore"):
-                require(np.array_equal(array.astype(np.float32), array), f"{what} has entries that float32 cannot hold")
+            require(everywhere(held_by_float32, array), f"{what} has entries that float32 cannot hold")
+
+
+def everywhere(holds: Callable[[AnyArray], AnyArray], array: AnyArray) -> bool:
+    """Whether something holds of every entry, asked block by block: of a huge array no second one is made."""
+    flat = array.reshape(-1)
+    return all(bool(holds(flat[k : k + _BLOCK]).all()) for k in range(0, flat.size, _BLOCK))
+
+
+def held_by_float32(array: AnyArray) -> AnyArray:
+    with np.errstate(over="ignore"):
+        return np.asarray(array == array.astype(np.float32))
 
 
 def _shape(what: str, array: Array, ndim: int) -> None:
@@ -270,7 +281,7 @@ class Keyed(Brief):
 
     @cached_property
     def max_value(self) -> float:
-        return float(np.abs(self.values).max())
+        return max(abs(float(self.values.min())), abs(float(self.values.max())))
 
     @cached_property
     def rank(self) -> int:

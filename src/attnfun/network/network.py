@@ -21,11 +21,22 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.files import Mapped, map_behind
 from attnfun.language.brief import Brief
 from attnfun.language.domain import Box
 from attnfun.network.architecture import Architecture
 from attnfun.network.head import DTYPES as DTYPES
-from attnfun.network.head import AnyArray, Array, Head, freeze, frozen, require_heads, require_names, require_weights
+from attnfun.network.head import (
+    AnyArray,
+    Array,
+    Head,
+    freeze,
+    frozen,
+    once_per_dtype,
+    require_heads,
+    require_names,
+    require_weights,
+)
 from attnfun.network.labels import Labels
 from attnfun.network.plain import HasPlain, Plain
 from attnfun.network.relu import ReluBlock
@@ -122,6 +133,7 @@ class Network(HasPlain):
         """As matrices alone, in one of the forms of `literal.py`."""
         from attnfun.network.plain_form import of_network
 
+        self.require_unchanged()
         return of_network(self, dtype or self.dtype, form, second)
 
     def validate(self) -> None:
@@ -156,6 +168,11 @@ class Network(HasPlain):
     def domain(self) -> Box:
         """The box by the names of its inputs."""
         return Box(self.inputs, tuple(self.low.tolist()), tuple(self.high.tolist()))
+
+    def require_unchanged(self) -> None:
+        """InvalidRequest where somebody wrote into a file in which its weights were left."""
+        for one in maps(self):
+            one.require_unchanged()
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
@@ -194,6 +211,7 @@ class Network(HasPlain):
 
     @cached_property
     def cost(self) -> Cost:
+        self.require_unchanged()
         heads = self.heads
         literal = sum(h.keys * (h.query_dim + 1 + h.outputs) + h.query_dim * (h.width + 1) for h in heads)
         readout = self.readout.size + self.readout_bias.size
@@ -208,6 +226,7 @@ class Network(HasPlain):
         A head is an average of its values, so it stays between the least and the largest; a block of ReLU units stays
         where its units do. Sums are rounded outward.
         """
+        self.require_unchanged()
         low, high = list(self.low), list(self.high)
         for layer in self.layers:
             least = dict.fromkeys(layer.writes, 0.0)
@@ -221,6 +240,13 @@ class Network(HasPlain):
             low.extend(least.values())
             high.extend(most.values())
         return frozen(low), frozen(high)
+
+
+@once_per_dtype
+def maps(network: Network, _dtype: str) -> tuple[Mapped, ...]:
+    """The files in which its weights lie; kept beside the network, because a map cannot be copied with it."""
+    found = (map_behind(array) for _, array in network.arrays())
+    return tuple({id(one): one for one in found if one is not None}.values())
 
 
 def identical(one: Network, other: Network) -> bool:

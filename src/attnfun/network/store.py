@@ -15,8 +15,9 @@ class has a file format of its own.
 | None, a truth value, a whole number, a finite number, text | itself; ±inf as {"float": "inf"} |
 
 Arrays of a class whose `dtype` is float32 are float64 in memory and float32 in the file; they are read back as they
-were. A tree that is read must come apart into just what was read (`sealed.load` compares), so whatever a class does to
-its fields on the way in cannot change what a file means.
+were, and so never stay in the file (`sealed.py`): they are copied once. A tree that is read must come apart into just
+what was read (`sealed.load` compares), so whatever a class does to its fields on the way in cannot change what a file
+means.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ import numpy as np
 
 from attnfun.errors import DamagedFile, intact, require
 from attnfun.network import sealed
-from attnfun.network.head import AnyArray
+from attnfun.network.head import AnyArray, everywhere, held_by_float32
 
 FORMAT = "attnfun 1"
 _OWN = ("format", "kind", "weights", "dtype")
@@ -145,7 +146,7 @@ class _Apart:
     def _tensor(self, array: AnyArray, path: str, dtype: str) -> str:
         kind = array.dtype.name
         require(kind in _TENSORS, f"{path}: an array of {kind} is not stored")
-        narrow = kind == "float64" and dtype == "float32" and bool((array == array.astype(np.float32)).all())
+        narrow = kind == "float64" and dtype == "float32" and everywhere(held_by_float32, array)
         self.tensors[path] = np.ascontiguousarray(array, dtype=_TENSORS["float32" if narrow else kind])
         return kind
 
@@ -206,7 +207,9 @@ class _Together:
         array = self.tensors.pop(path)
         if array.dtype.name not in (dtype, "float32" if dtype == "float64" else dtype):
             raise DamagedFile(f"tensor {path} is not {dtype}")
-        return array.astype(dtype)
+        made = array.astype(dtype, copy=False)
+        made.setflags(write=False)  # what nobody can write to is not copied again
+        return made
 
 
 _MAPPINGS = (dict, Mapping)

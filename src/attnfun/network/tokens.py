@@ -32,6 +32,7 @@ from attnfun.network.architecture import TokenArchitecture, TokenLayerShape
 from attnfun.network.head import AnyArray, Array, Matrices, Of, freeze, require_heads, require_names, require_weights
 from attnfun.network.network import Cost
 from attnfun.network.plain import HasPlain, Plain
+from attnfun.network.playing import played
 
 _BLOCK = 1 << 17  # attention weights, or numbers in the stream, at a time: they stay in cache
 
@@ -188,6 +189,8 @@ class OnTokens(HasPlain):
         flat = given.reshape((-1, *given.shape[-2:]))
         n = flat.shape[1]
         size = n + len(plain.constants)
+        if (found := played("tokens", len(flat) * size**2 * len(plain.heads), self, flat)) is not None:
+            return found.reshape((*given.shape[:-1], len(plain.outputs)))  # type: ignore[no-any-return]
         step = max(1, _BLOCK // (size * max(size, plain.width)))
         parts = [self.states(plain.joined(flat[k : k + step]))[-1][:, :n] for k in range(0, len(flat), step)]
         last = np.concatenate(parts) if parts else flat
@@ -338,7 +341,8 @@ def attention_terms(head: TokenHead, Z: AnyArray, first: int = 0) -> AnyArray:
     tokens from `first` on.
     """
     logits = (Z[:, first:] @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
-    return np.exp(logits - _over_keys(np.maximum, logits))  # type: ignore[no-any-return]
+    logits -= _over_keys(np.maximum, logits)
+    return np.exp(logits, out=logits)  # type: ignore[no-any-return]
 
 
 def _over_keys(combine: np.ufunc, terms: AnyArray) -> AnyArray:

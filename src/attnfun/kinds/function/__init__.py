@@ -6,4 +6,4 @@ from attnfun.kinds import folder_kind
 
 NETWORK = ("attnfun.network.network:Network",)
 KIND = folder_kind("function", "", "Approximant", NETWORK, lesson="view", commands=__name__)
-KIND = replace(KIND, target="attnfun.language.function:Function")
+KIND = replace(KIND, target="attnfun.language.function:Function", mapped=True)

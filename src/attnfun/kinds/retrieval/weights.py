@@ -28,6 +28,7 @@ from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.retrieval.target import blocks
 from attnfun.network import Architecture, Cost, HasPlain, Layer, Network, Plain, attention, evaluate, stream
 from attnfun.network.head import DENSE_KEYS, AnyArray, Array, Axis, Head, Of, freeze, softmax
+from attnfun.network.playing import played
 
 MOST_ENTRIES = 1 << 27
 
@@ -144,6 +145,10 @@ class RetrievalWeights(TableHead):
         return self.relation.reading(utility, 0)
 
     def handed_out(self, inputs: Array) -> AnyArray:
+        entries = len(inputs) * (self.vectors.size + self.values.size)
+        found = played("table", entries / 2, self, lambda: self.relation.values(0, inputs))
+        if found is not None:
+            return np.asarray(found)
         if self.relation.realise:
             return super().handed_out(inputs)
         return np.concatenate([w @ self.values for w in self.weighed(inputs)])

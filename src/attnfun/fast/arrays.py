@@ -1,0 +1,95 @@
+"""The same tape played by NumPy, where numba is not there: polynomials in place of exps are what it gains.
+
+FORM is a sum of products. LATTICE of one axis is Horner's rule; of several the powers of the last y, one product of
+matrices with all runs, and Horner's rule over the outer axes: `lattice.py` counts that too. Other heads take their
+own routes (`network/evaluate.py`).
+"""
+
+import numpy as np
+
+from attnfun.fast.codes import FORM, LATTICE
+from attnfun.fast.tape import Tape
+from attnfun.network.evaluate import evaluate_head
+from attnfun.network.head import AnyArray
+from attnfun.network.network import Network
+
+_BLOCK = 4096
+
+
+def play(network: Network, tape: Tape, X: AnyArray) -> AnyArray:
+    """(n, inputs) → (n, outputs)."""
+    network.require_unchanged()
+    out = np.empty((len(X), len(network.outputs)), dtype=X.dtype)
+    with np.errstate(all="ignore"):
+        for begin in range(0, len(X), _BLOCK):
+            block = X[begin : begin + _BLOCK]
+            out[begin : begin + _BLOCK] = _block(network, tape, block)
+    return out
+
+
+def _block(network: Network, tape: Tape, X: AnyArray) -> AnyArray:
+    ops, index, numbers, _, shape, results = tape.arguments
+    buf = np.empty((shape[0], len(X)), dtype=X.dtype)
+    buf[: X.shape[1]] = X.T
+    for (code, at, w, *_), whose in zip(ops.tolist(), tape.heads, strict=True):
+        if code == FORM:
+            dst, count = index[at : at + 2]
+            sources = index[at + 2 : at + 2 + count]
+            row = numbers[w : w + count] @ buf[sources] if count != 1 else numbers[w] * buf[sources[0]]
+            buf[dst] = row + numbers[w + count]
+            continue
+        assert whose is not None
+        head, rows = whose
+        if code != LATTICE or not _lattice(buf, index[at:], numbers[w:], rows):
+            tokens = np.ascontiguousarray(buf[: head.width].T)
+            buf[list(rows)] = evaluate_head(head, tokens, network.dtype).T
+    return buf[results].T
+
+
+def _lattice(buf: AnyArray, index: AnyArray, numbers: AnyArray, rows: tuple[int, ...]) -> bool:
+    """As in `kernels.py`; False where |q| or |y| is larger than it may be."""
+    A, p = index[:2].tolist()
+    ys, reach, w = [], numbers[0], 1
+    for q in index[2 : 2 + A]:
+        tau, beta, mid, scale, far = numbers[w : w + 5]
+        s = buf[q] if tau == 0 else 1 / (1 + np.exp(-(tau * buf[q] + beta)))
+        ys.append((s - mid) * scale)
+        if not (np.abs(buf[q]) <= far).all() or not (np.abs(ys[-1]) <= reach).all():
+            return False
+        w += 5
+    count = int(index[2 + A + p])
+    lengths, ends = index[3 + A + p : 3 + A + p + 2 * count].reshape(-1, 2).T.tolist()
+    *outer, z = ys
+    longest = max(lengths)
+    powers = [np.ones_like(z), z]
+    while A > 1 and len(powers) < longest:
+        powers.append(powers[-1] * z)
+    for row in rows:
+        runs = np.zeros((count, longest), dtype=buf.dtype)
+        for k, length in enumerate(lengths):
+            runs[k, :length] = numbers[w : w + length][::-1]
+            w += length
+        buf[row] = _horner(runs[0], z) if A == 1 else _nested(runs @ np.stack(powers[:longest]), ends, outer)
+    return True
+
+
+def _horner(coefficients: AnyArray, y: AnyArray) -> AnyArray:
+    """The lowest coefficient first."""
+    total = np.full_like(y, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        total *= y
+        total += c
+    return total
+
+
+def _nested(runs: AnyArray, ends: list[int], ys: list[AnyArray]) -> AnyArray:
+    """Horner's rule over the outer axes; with run k so many of them end."""
+    sums = [np.zeros_like(y) for y in ys]
+    for run, ending in zip(runs, ends, strict=True):
+        sums[-1] *= ys[-1]
+        sums[-1] += run
+        for a in range(len(ys) - 2, len(ys) - 2 - ending, -1):
+            sums[a] *= ys[a]
+            sums[a] += sums[a + 1]
+            sums[a + 1][:] = 0
+    return sums[0]

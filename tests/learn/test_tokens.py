@@ -49,6 +49,31 @@ def test_weights_in_units_are_the_same_weights_and_torch_trains_what_numpy_runs(
     np.testing.assert_allclose(network.to_torch()(torch.tensor(tokens)).numpy(), mine, **close)
 
 
+@pytest.mark.parametrize("most_kept", [404, 405])
+@pytest.mark.parametrize("at_a_time", [1, 200, 1 << 16])
+def test_the_gradient_is_that_of_the_formula_and_many_softmax_weights_are_not_kept(
+    at_a_time: int, most_kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnfun.learn import torch_tokens
+
+    monkeypatch.setattr(torch_tokens, "_CACHED", at_a_time)
+    monkeypatch.setattr(torch_tokens, "_KEPT", most_kept)
+    draw = torch.Generator().manual_seed(3)
+    given = [torch.randn(5, 9, k, dtype=torch.float64, generator=draw, requires_grad=True) for k in (2, 2, 3)]
+    weight = torch.randn(5, 9, 3, dtype=torch.float64, generator=draw)
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda own: kept.append(own.numel()) or own, lambda own: own):
+        mine = torch_tokens._Attended.apply(*given)
+    assert sum(kept) == 5 * 9 * (2 + 2 + 3 + 3) + (405 if most_kept == 405 else 0)
+    plain = torch.softmax(given[0] @ given[1].transpose(1, 2), dim=2) @ given[2]
+    for one, other in zip(
+        (mine, *torch.autograd.grad((mine * weight).sum(), given)),
+        (plain, *torch.autograd.grad((plain * weight).sum(), given)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
+
+
 def test_an_architecture_is_that_of_its_networks_and_of_its_json() -> None:
     net = af.sequence(**example("sine").request(small=True))
     shape = net.literal().network.architecture

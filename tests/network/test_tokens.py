@@ -10,6 +10,7 @@ import pytest
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network.tokens import layer_output
 from stored import load, save
 
 
@@ -62,6 +63,38 @@ def test_run_is_the_formula_and_torch_agrees_with_one_call_a_layer(
     assert np.abs(module(torch.tensor(X)).numpy() - expected).max() < 1e-12
     assert len(calls) == len(network.layers)
     assert np.abs(module(torch.tensor(X[1])).numpy() - expected[1]).max() < 1e-12
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 19])
+def test_heads_that_move_one_coordinate_have_the_bits_of_their_matrices(count: int, dtype: str) -> None:
+    """Also where sums are over few keys, and where numbers leave the range: there a product with 0 is no longer 0."""
+    rng = np.random.default_rng([7, count])
+
+    def one(shape: tuple[int, int]) -> np.ndarray:
+        matrix = np.zeros(shape)
+        matrix[tuple(rng.integers(shape))] = rng.normal()
+        return matrix.astype(dtype).astype(np.float64)
+
+    def head(k: int) -> TokenHead:
+        query, key = rng.normal(size=(2, 9, 2)).astype(dtype).astype(np.float64)
+        return TokenHead(f"h{k}", query, key, one((9, 1)), one((1, 9)))
+
+    layer = TokenLayer(tuple(head(k) for k in range(12)))
+    assert all(head.moved for head in layer.heads)
+    for last in (0.5, -0.0, 1e300, np.inf, np.nan):
+        with np.errstate(all="ignore"):
+            Z = rng.normal(size=(5, count, 9)).astype(dtype)
+            Z[-1, -1, :3] = last
+            wanted = Z
+            for own in layer.heads:
+                query, key, value, output = (array.astype(dtype) for array in own.arrays.values())
+                logits = (Z @ query) @ np.swapaxes(Z @ key, 1, 2)
+                terms = np.exp(logits - logits.max(axis=2, keepdims=True))
+                wanted = wanted + ((terms @ (Z @ value)) / terms.sum(axis=2, keepdims=True)) @ output
+            found = layer_output(layer, Z)
+        assert found.dtype == wanted.dtype and np.array_equal(found, wanted, equal_nan=True)
+        assert np.isfinite(found).all() or last not in (0.5, 0)
 
 
 def test_float32_is_computed_in_float32() -> None:

@@ -108,14 +108,17 @@ def one_torch_thread() -> Iterator[None]:
     """One thread and deterministic algorithms inside, whatever was set before outside: the same seed, the same bits."""
     torch = require_torch()
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a check of torch itself, which fills what is new
     try:
         with torch.enable_grad():
             yield
     finally:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(strict)
+        torch.utils.deterministic.fill_uninitialized_memory = filled
 
 
 def generator(seed: int, *stream: int) -> torch.Generator:

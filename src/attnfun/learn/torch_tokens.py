@@ -1,5 +1,6 @@
 """The problem of a network on tokens; importing this file imports torch."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array, Of
 
 _PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
+_CACHED, _KEPT = 1 << 16, 1 << 21  # softmax weights at a time, and those of a layer that are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +133,63 @@ def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor) -> Tens
 
 
 def _heads(Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
-    """What heads of one shape add to the stream, all at once."""
-    maps = [torch.stack([weights[f"{here}/head{k}/{p}"] for k in heads]) for p in ("query", "key", "value", "output")]
-    wide = Z[:, None]
-    logits = (wide @ maps[0]) @ (wide @ maps[1]).transpose(2, 3)
-    mixed = torch.softmax(logits, dim=3) @ (wide @ maps[2])
-    return (mixed @ maps[3]).sum(dim=1)
+    """What heads of one shape add to the stream, all at once: one product for their maps, one for their outputs."""
+    parts = {p: [weights[f"{here}/head{k}/{p}"] for k in heads] for p in ("query", "key", "value", "output")}
+    maps = torch.cat([*parts["query"], *parts["key"], *parts["value"]], dim=1)
+    sizes = [len(heads) * parts[p][0].shape[1] for p in ("query", "key", "value")]
+    query, key, value = (own.unflatten(2, (len(heads), -1)).transpose(1, 2) for own in (Z @ maps).split(sizes, dim=2))
+    mixed = _Attended.apply(*(own.flatten(0, 1) for own in (query, key, value)))
+    return mixed.unflatten(0, (len(Z), -1)).transpose(1, 2).flatten(2) @ torch.cat(parts["output"])
+
+
+class _Attended(torch.autograd.Function):
+    """softmax(Q Kᵀ) V of (m, n, r), (m, n, r), (m, n, p), a few of the m at a time in buffers that stay in cache.
+
+    Few softmax weights are kept; many are computed again by the backward pass, which costs no more time than memory of
+    their size does. Scores are held by key, then query, where a softmax over few keys is quicker. With P the weights, G
+    the gradient of the output and D its inner products with the output, by token:
+
+        dV = Pᵀ G,    dS = P ∘ (G Vᵀ − D),    dQ = dS K,    dK = dSᵀ Q
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        (m, n), out = query.shape[:2], torch.empty_like(value)
+        kept = query.new_empty((m, n, n)) if m * n * n <= _KEPT else None
+        for at, weights, _ in _Attended.pieces(query, key, kept):
+            torch.bmm(weights.transpose(1, 2), value[at], out=out[at])
+        ctx.save_for_backward(query, key, value, out, kept)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        query, key, value, out, kept = ctx.saved_tensors
+        of_query, of_key, of_value = (torch.empty_like(own) for own in (query, key, value))
+        grad = grad.contiguous()
+        inner = (grad * out).sum(dim=2)[:, None]
+        for at, weights, scores in _Attended.pieces(query, key, kept, known=kept is not None):
+            torch.bmm(weights, grad[at], out=of_value[at])
+            outer = torch.mul if value.shape[2] == 1 else torch.bmm  # of one column, which is no work for a product
+            outer(value[at], grad[at].transpose(1, 2), out=scores).sub_(inner[at]).mul_(weights)
+            torch.bmm(scores.transpose(1, 2), key[at], out=of_query[at])
+            torch.bmm(scores, query[at], out=of_key[at])
+        return of_query, of_key, of_value
+
+    @staticmethod
+    def pieces(
+        query: Tensor, key: Tensor, kept: Tensor | None, known: bool = False
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """(which of the m, their softmax weights by key and query, a buffer of their shape); `kept` is where all the
+        weights stand, or are to stand, if anywhere, and `known` whether they do.
+        """
+        m, n = query.shape[:2]
+        step = max(1, _CACHED // (n * n))
+        space = [query.new_empty((min(step, m), n, n)) for _ in range(2)]
+        for k in range(0, m, step):
+            at = slice(k, min(m, k + step))
+            scores, weights = (own[: at.stop - k] for own in space)
+            weights = weights if kept is None else kept[at]
+            if not known:
+                torch.bmm(key[at], query[at].transpose(1, 2), out=scores)
+                torch.softmax(scores, dim=1, out=weights)
+            yield at, weights, scores

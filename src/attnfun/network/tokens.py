@@ -34,7 +34,7 @@ from attnfun.network.network import Cost
 from attnfun.network.plain import HasPlain, Plain
 from attnfun.network.playing import played
 
-_BLOCK = 1 << 24  # attention weights at a time
+_BLOCK = 1 << 17  # attention weights, or numbers in the stream, at a time: they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +73,17 @@ class TokenHead(Matrices):
     def product(self) -> Array:
         """A small matrix with the singular values of W_Q W_K^T: the product of two triangles."""
         return np.linalg.qr(self.query)[1] @ np.linalg.qr(self.key)[1].T
+
+    @cached_property
+    def moved(self) -> tuple[int, int, float, float] | None:
+        """Where W_V and W_O have one entry each that is not 0: the coordinates read and written, and the two entries.
+
+        Their products with finite tokens then need no matrices, and have the same bits: all other terms are 0.
+        """
+        if self.outputs != 1 or not np.count_nonzero(self.value) == np.count_nonzero(self.output) == 1:
+            return None
+        source, goal = int(np.flatnonzero(self.value)[0]), int(np.flatnonzero(self.output)[0])
+        return source, goal, float(self.value[source, 0]), float(self.output[0, goal])
 
     @cached_property
     def rank(self) -> int:
@@ -177,10 +188,10 @@ class OnTokens(HasPlain):
         given = plain.given(tokens)
         flat = given.reshape((-1, *given.shape[-2:]))
         n = flat.shape[1]
-        pairs = len(flat) * (n + len(plain.constants)) ** 2
-        if (found := played("tokens", pairs * len(plain.heads), self, flat)) is not None:
+        size = n + len(plain.constants)
+        if (found := played("tokens", len(flat) * size**2 * len(plain.heads), self, flat)) is not None:
             return found.reshape((*given.shape[:-1], len(plain.outputs)))  # type: ignore[no-any-return]
-        step = max(1, _BLOCK // max(1, (n + len(plain.constants)) ** 2))
+        step = max(1, _BLOCK // (size * max(size, plain.width)))
         parts = [self.states(plain.joined(flat[k : k + step]))[-1][:, :n] for k in range(0, len(flat), step)]
         last = np.concatenate(parts) if parts else flat
         return (last @ plain.readout.astype(plain.dtype)).reshape((*given.shape[:-1], len(plain.outputs)))
@@ -310,10 +321,18 @@ def sample_size(tokens: int, heads: int) -> int:
 def layer_output(layer: TokenLayer, Z: AnyArray, first: int = 0) -> AnyArray:
     """(batch, n, width) token matrices after one layer, in their dtype: their tokens from `first` on."""
     new = Z[:, first:] if layer.carry is None else Z[:, first:] @ layer.carry.astype(Z.dtype)
+    new, finite = new + 0, bool(np.isfinite(Z).all())  # a copy, to be written into
     for head in layer.heads:
-        W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
         terms = attention_terms(head, Z, first)
-        new = new + ((terms @ (Z @ W_V)) / terms.sum(axis=2, keepdims=True)) @ W_O
+        sums, moved = _over_keys(np.add, terms), head.moved if finite else None
+        if moved is not None:
+            source, goal, scale, write = moved
+            average = (terms @ (Z[:, :, source, None] * Z.dtype.type(scale) + 0)) / sums
+            if np.isfinite(average).all():
+                new[:, :, goal] += average[:, :, 0] * Z.dtype.type(write)
+                continue
+        W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
+        new = new + ((terms @ (Z @ W_V)) / sums) @ W_O
     return new
 
 
@@ -322,8 +341,20 @@ def attention_terms(head: TokenHead, Z: AnyArray, first: int = 0) -> AnyArray:
     tokens from `first` on.
     """
     logits = (Z[:, first:] @ head.query.astype(Z.dtype)) @ np.swapaxes(Z @ head.key.astype(Z.dtype), 1, 2)
-    logits -= logits.max(axis=2, keepdims=True)
+    logits -= _over_keys(np.maximum, logits)
     return np.exp(logits, out=logits)  # type: ignore[no-any-return]
+
+
+def _over_keys(combine: np.ufunc, terms: AnyArray) -> AnyArray:
+    """`combine.reduce` over the last axis, which is kept; where keys are few, key by key: in the order of NumPy's own
+    sum of fewer than 8 numbers, and without a call for each row.
+    """
+    if not 0 < terms.shape[2] < 8:
+        return np.asarray(combine.reduce(terms, axis=2, keepdims=True))
+    found = terms[:, :, :1]
+    for k in range(1, terms.shape[2]):
+        found = combine(found, terms[:, :, k : k + 1])
+    return found
 
 
 def widened(tokens: Array, width: int) -> Array:

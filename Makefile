@@ -58,7 +58,7 @@ $(RIVALS)/.ready: pyproject.toml constraints.txt benchmarks/rivals.txt
 	touch $@
 
 bench-rivals: $(RIVALS)/.ready ## attnfun beside MLP, KAN, kernels, forests, interpolation, torch; growth (writes docs/performance.md; about half an hour, goes on where it was stopped)
-	$(RIVALS)/bin/python benchmarks/rivals.py --jobs $(JOBS)
+	ATTNFUN_FAST=1 $(RIVALS)/bin/python benchmarks/rivals.py --jobs $(JOBS)
 
 suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
 	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md

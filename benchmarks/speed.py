@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 import attnfun as af
 from attnfun import fast
-from attnfun.fast import kernels
+from attnfun.fast.compiled import exps
 from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded, sealed, store
 from bench import Row, asked, table
 from table import GRAVITY, GRAVITY_BOX, LINE, SQUARE, SUM
@@ -146,7 +146,7 @@ def rates(dtype: str) -> dict[str, Callable[[], Any]]:
     a, b = rng.normal(size=(384, 384)).astype(kind), np.ones(1 << 13, kind) + x * x
     known, at = x[:4096], rng.integers(0, 4096, 1 << 13)
     return {
-        "exps": lambda: kernels.exps(x, out),
+        "exps": lambda: exps(x, out),
         "flops": lambda: a @ a,
         "divisions": lambda: np.divide(x, b, out=out),
         "lookups": lambda: known.take(at, out=out, mode="clip"),

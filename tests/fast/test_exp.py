@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 from flint import arb
 
+from attnfun.fast.compiled import exps
 from attnfun.fast.exp_bound import EXP_ROUNDOFFS, LN2, LOG2_E, MAGIC, REACH
-from attnfun.fast.kernels import exps
 from attnfun.language import precision
 
 Values = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from attnfun.fast.kernels import _FLAGS, _INLINE, _exp
+from attnfun.fast.compiled import INLINE, SOURCES, array, compiled, exp, kept
 
 GROUP = 64
 LANES = 256
@@ -39,17 +39,17 @@ def _lane(x: Any, q: int) -> Any:
     raise NotImplementedError
 
 
-@overload(_part, jit_options=_INLINE)
+@overload(_part, jit_options=INLINE)
 def _part_of_type(x, a, b):  # type: ignore[no-untyped-def]
     return (lambda x, a, b: x[a:b]) if isinstance(x, types.Array) else (lambda x, a, b: x)
 
 
-@overload(_lane, jit_options=_INLINE)
+@overload(_lane, jit_options=INLINE)
 def _lane_of_type(x, q):  # type: ignore[no-untyped-def]
     return (lambda x, q: x[q]) if isinstance(x, types.Array) else (lambda x, q: x)
 
 
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
+@njit(**INLINE)  # type: ignore[untyped-decorator]
 def _logits(
     Q: Any, K: Any, S: Any, x0: int, at: int, r: int, i: int, g: int, n: int, a: int, b: int, rows: Any
 ) -> None:
@@ -90,7 +90,7 @@ def _logits(
                 s3[q] += x[q] * _lane(u3, q) + y[q] * _lane(w3, q)
 
 
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
+@njit(**INLINE)  # type: ignore[untyped-decorator]
 def _top(rows: Any, n: int, top: Any, c: int) -> None:
     """The largest logit of each lane."""
     row = rows[0]
@@ -102,7 +102,7 @@ def _top(rows: Any, n: int, top: Any, c: int) -> None:
             top[q] = row[q] if row[q] > top[q] else top[q]
 
 
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
+@njit(**INLINE)  # type: ignore[untyped-decorator]
 def _risen(top: Any, own: Any, total: Any, num: Any, i: int, o0: int, p: int, a: int, b: int, far: Any) -> None:
     """The maximum of every lane is raised to `top` at least, and its sums are multiplied by exp(old - new)."""
     c, rises = b - a, 0
@@ -114,7 +114,7 @@ def _risen(top: Any, own: Any, total: Any, num: Any, i: int, o0: int, p: int, a:
         t = top[q] if top[q] > own[q] else own[q]
         x = own[q] - t
         own[q] = t
-        e = _exp(far if x < far else x)
+        e = exp(far if x < far else x)
         top[q] = 0 if x < far else e
         total[q] *= top[q]
     for o in range(p):
@@ -123,7 +123,7 @@ def _risen(top: Any, own: Any, total: Any, num: Any, i: int, o0: int, p: int, a:
             out[q] *= top[q]
 
 
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
+@njit(**INLINE)  # type: ignore[untyped-decorator]
 def _sums(rows: Any, n: int, V: Any, v0: int, p: int, g: int, num: Any, i: int, o0: int, a: int, b: int) -> None:
     """num += the sum of the terms `rows` with the values of the keys from g on."""
     c, j = b - a, 0
@@ -194,22 +194,27 @@ def _attend(
                         row = rows[j]
                         for q in range(c):
                             x = row[q] - own[q]
-                            e = _exp(far if x < far else x)
+                            e = exp(far if x < far else x)
                             row[q] = 0 if x < far else e
                             total[q] += row[q]
                     _sums(rows, n, V, v0, p, g, num, i, o0, a, b)
             o0 += p
 
 
+_play = compiled(_attend)
+
+
 @lru_cache
 def attend(dtype: str, own: bool) -> Any:
-    """`_attend` compiled for a dtype, for lanes that have keys of their `own` or share them."""
-    real = types.float64 if dtype == "float64" else types.float32
+    """`_attend` for a dtype, and for lanes that have keys of their `own` or share them."""
+    sources, real = SOURCES, types.float64 if dtype == "float64" else types.float32
 
-    def array(dim: int, kind: Any = real, readonly: bool = True) -> Any:
-        return types.Array(kind, dim, "C", readonly=readonly)
+    def entry(
+        Q: Any, K: Any, V: Any, S: Any, heads: Any, num: Any, den: Any, peak: Any, first: int, last: int, far: Any
+    ) -> None:
+        if len(sources) > 0:
+            _play(Q, K, V, S, heads, num, den, peak, first, last, far)
 
-    keys = array(3 if own else 2)
-    found = (array(3, readonly=False),) * 3
-    given = (array(3), keys, keys, array(2), array(2, types.int64), *found)
-    return njit(types.void(*given, types.int64, types.int64, real), cache=True, nogil=True, **_FLAGS)(_attend)
+    keys, found = array(real, 3 if own else 2), (array(real, 3, False),) * 3
+    given = (array(real, 3), keys, keys, array(real, 2), array(types.int64, 2), *found)
+    return kept(entry, *given, types.int64, types.int64, real)

@@ -18,113 +18,17 @@ axis by axis. Blocks with a point where that does not apply do what stands besid
 KEYS, FACTOR and WINDOW do the operations of the routes *dense*, *factorised* and *local*, or fewer, so what a
 certificate counts for those covers them. LATTICE is another formula: `lattice.py` and `powers.py` bound it, point for
 point.
-
-**exp**: n = x log2 e to the nearest integer, r = x − n ln2 in two parts, Taylor's polynomial in r of degree 13 (7 in
-float32), times 2^n by its bits. `exp_bound.py` proves it within 4u.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic, overload
+from numba import types
 
 from attnfun.fast.codes import FACTOR, FORM, KEYS, LATTICE
-from attnfun.fast.exp_bound import LN2, LOG2_E, MAGIC, ONE_BITS, TAYLOR
-
-_FLAGS: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
-_INLINE: dict[str, Any] = {**_FLAGS, "forceinline": True}
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def compiled(function: F) -> F:
-    """Compiled when it is called, for the types it is called with; as a part of `run` no extra call."""
-    made: F = njit(**_FLAGS)(function)
-    return made
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _power(_context: Any, k: Any) -> Any:
-    """2^n from k = n + MAGIC: the last bits of k are n, and move to where the exponent stands."""
-    wide = k == types.float64
-
-    def make(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        whole, real = (ir.IntType(64), ir.DoubleType()) if wide else (ir.IntType(32), ir.FloatType())
-        one = ONE_BITS["float64" if wide else "float32"]
-        moved = builder.shl(builder.bitcast(arguments[0], whole), ir.Constant(whole, 52 if wide else 23))
-        return builder.bitcast(builder.add(moved, ir.Constant(whole, one)), real)
-
-    return k(k), make
-
-
-def _constants(kind: Any) -> tuple[Any, ...]:
-    name = np.dtype(kind).name
-    return tuple(kind(c) for c in (LOG2_E, MAGIC[name], *LN2[name], *TAYLOR[name]))
-
-
-_E2, _M, _HI, _LO, *_C = _constants(np.float64)
-_C13, _C12, _C11, _C10, _C9, _C8, _C7, _C6, _C5, _C4, _C3, _C2 = _C
-_e2, _m, _hi, _lo, _c7, _c6, _c5, _c4, _c3, _c2 = _constants(np.float32)
-
-
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
-def _exp64(x: Any) -> Any:
-    k = x * _E2 + _M
-    n = k - _M
-    r = (x - n * _HI) - n * _LO
-    p = _C13
-    p = p * r + _C12
-    p = p * r + _C11
-    p = p * r + _C10
-    p = p * r + _C9
-    p = p * r + _C8
-    p = p * r + _C7
-    p = p * r + _C6
-    p = p * r + _C5
-    p = p * r + _C4
-    p = p * r + _C3
-    p = p * r + _C2
-    p = p * r * r + r
-    s = _power(k)
-    return s + s * p
-
-
-@njit(**_INLINE)  # type: ignore[untyped-decorator]
-def _exp32(x: Any) -> Any:
-    k = x * _e2 + _m
-    n = k - _m
-    r = (x - n * _hi) - n * _lo
-    p = _c7
-    p = p * r + _c6
-    p = p * r + _c5
-    p = p * r + _c4
-    p = p * r + _c3
-    p = p * r + _c2
-    p = p * r * r + r
-    s = _power(k)
-    return s + s * p
-
-
-def _exp(x: Any) -> Any:
-    """exp in the type of x; never called as Python."""
-    raise NotImplementedError
-
-
-@overload(_exp, jit_options=_INLINE)
-def _exp_of_type(x):  # type: ignore[no-untyped-def]  # numba compares the names and the annotations
-    if x == types.float64:
-        return lambda x: _exp64(x)
-    return lambda x: _exp32(x)
-
-
-@compiled
-def exps(x: Any, out: Any) -> None:
-    """out = exp(x), point for point: what a vectorised exp costs, and what the tests of its bound call."""
-    for i in range(len(x)):
-        out[i] = _exp(x[i])
+from attnfun.fast.compiled import SOURCES, array, compiled, exp, kept
+from attnfun.fast.windows import window
 
 
 @compiled
@@ -203,7 +107,7 @@ def _terms(buf: Any, index: Any, at: int, r: int, n: int, numbers: Any, w: int, 
             own = rows[first + j]
             _logits(buf, index, at, r, numbers, k + j * r, b + j, own, c)
             for q in range(c):
-                own[q] = _exp(own[q])
+                own[q] = exp(own[q])
                 total[q] += own[q]
         return
     peak = rows[first + n + 1]
@@ -215,7 +119,7 @@ def _terms(buf: Any, index: Any, at: int, r: int, n: int, numbers: Any, w: int, 
         _logits(buf, index, at, r, numbers, k + j * r, b + j, own, c)
         for q in range(c):
             own[q] -= peak[q]
-            own[q] = _exp(lowest if own[q] < lowest else own[q])
+            own[q] = exp(lowest if own[q] < lowest else own[q])
             total[q] += own[q]
 
 
@@ -233,7 +137,7 @@ def _line(t: Any, n: int, numbers: Any, k: int, num: Any, den: Any, c: int) -> N
         v0, v1, v2, v3 = numbers[v + j], numbers[v + j + 1], numbers[v + j + 2], numbers[v + j + 3]
         for q in range(c):
             x = t[q]
-            e0, e1, e2, e3 = _exp(k0 * x + b0), _exp(k1 * x + b1), _exp(k2 * x + b2), _exp(k3 * x + b3)
+            e0, e1, e2, e3 = exp(k0 * x + b0), exp(k1 * x + b1), exp(k2 * x + b2), exp(k3 * x + b3)
             den[q] += (e0 + e1) + (e2 + e3)
             num[q] += (v0 * e0 + v1 * e1) + (v2 * e2 + v3 * e3)
         j += 4
@@ -248,14 +152,14 @@ def _line(t: Any, n: int, numbers: Any, k: int, num: Any, den: Any, c: int) -> N
         )
         for q in range(c):
             x = t[q]
-            e0, e1 = _exp(k0 * x + b0), _exp(k1 * x + b1)
+            e0, e1 = exp(k0 * x + b0), exp(k1 * x + b1)
             den[q] += e0 + e1
             num[q] += v0 * e0 + v1 * e1
         j += 2
     if j < n:
         k0, b0, v0 = numbers[k + j], numbers[b + j], numbers[v + j]
         for q in range(c):
-            e0 = _exp(k0 * t[q] + b0)
+            e0 = exp(k0 * t[q] + b0)
             den[q] += e0
             num[q] += v0 * e0
 
@@ -287,7 +191,7 @@ def _sharp_line(t: Any, n: int, numbers: Any, k: int, floor: Any, num: Any, den:
         for q in range(c):
             x, most = t[q], peak[q]
             l0, l1 = (k0 * x + b0) - most, (k1 * x + b1) - most
-            e0, e1 = _exp(floor if l0 < floor else l0), more * _exp(floor if l1 < floor else l1)
+            e0, e1 = exp(floor if l0 < floor else l0), more * exp(floor if l1 < floor else l1)
             den[q] += e0 + e1
             num[q] += v0 * e0 + v1 * e1
         j += 2
@@ -325,12 +229,12 @@ def _keys(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int
         _logits(buf, index, at, r, numbers, k + j * r, b + j, own, c)
         if safe:
             for q in range(c):
-                own[q] = _exp(own[q])
+                own[q] = exp(own[q])
                 den[q] += own[q]
         else:
             for q in range(c):
                 own[q] -= peak[q]
-                own[q] = _exp(lowest if own[q] < lowest else own[q])
+                own[q] = exp(lowest if own[q] < lowest else own[q])
                 den[q] += own[q]
         for o in range(p):
             out, a = buf[index[to + o]], numbers[v + j * p + o]
@@ -464,7 +368,7 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
             if not _within(t, numbers[w + 4], c):
                 return False
             for q in range(c):
-                v = (one / (one + _exp(-(tau * t[q] + beta))) - mid) * scale
+                v = (one / (one + exp(-(tau * t[q] + beta))) - mid) * scale
                 y[q] = v
                 beyond |= not abs(v) <= most
         w += 5
@@ -498,143 +402,6 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
     return True
 
 
-@compiled
-def _nearest(x: Any, count: int, numbers: Any, w: int, spots: Any, c: int) -> None:
-    """spots = how many edges are below x; numbers[w:] are -inf, the `count` edges, inf.
-
-    Guessed as if the edges were evenly spaced, and searched for where that is wrong.
-    """
-    kind = numbers.dtype.type
-    first, zero, one, top = numbers[w + 1], kind(0), kind(1), kind(count)
-    pace = kind(count - 1) / (numbers[w + count] - first) if count > 1 else zero
-    lost = np.int64(0)
-    for q in range(c):
-        u = (x[q] - first) * pace + one
-        u = u if u > zero else zero
-        i = np.int64(u if u < top else top)
-        below, above = numbers[w + i], numbers[w + i + 1]
-        spots[q] = i
-        lost |= np.int64(not below < x[q]) | np.int64(not x[q] <= above)
-    if lost == 0:
-        return
-    for q in range(c):
-        i = spots[q]
-        if numbers[w + i] < x[q] <= numbers[w + i + 1]:
-            continue
-        low, high = 0, count
-        while low < high:
-            middle = (low + high) >> 1
-            if numbers[w + 1 + middle] < x[q]:
-                low = middle + 1
-            else:
-                high = middle
-        spots[q] = low
-
-
-@compiled
-def _window(
-    buf: Any, index: Any, at: int, numbers: Any, w: int, table: Any, v: int, rows: Any, spots: Any, c: int
-) -> None:
-    """index: A, p, for each axis a query row, its keys, window and radius, then p rows to write; numbers: for each axis
-    -inf, its breakpoints, inf, then its steps. table[v:]: values, the outputs of a cell together.
-
-    rows: A sums of inner axes, a denominator, a spare, then the terms of each axis. spots: the starts and the corner.
-    """
-    A, p = index[at], index[at + 1]
-    at += 2
-    den, spare, zero = rows[A], rows[A + 1], numbers.dtype.type(0)
-    first = A + 2
-    corner, start = spots[0], spots[1]
-    starts, sizes, strides = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
-    stride = 1
-    for a in range(A - 1, -1, -1):
-        strides[a] = stride
-        stride *= index[at + 4 * a + 1]
-    for q in range(c):
-        den[q] = 1
-        corner[q] = 0
-    for a in range(A):
-        x, keys = buf[index[at + 4 * a]], index[at + 4 * a + 1]
-        size, radius = index[at + 4 * a + 2], index[at + 4 * a + 3]
-        _nearest(x, keys - 1, numbers, w, start, c)
-        edges, steps, far = w + 1, w + keys + 1, keys - size
-        w += 2 * keys
-        for q in range(c):
-            i = start[q] - radius
-            i = i if i > 0 else 0
-            start[q] = i if i < far else far
-            corner[q] += start[q] * strides[a]
-        # Rises are positive left of the nearest key and negative right of it: each side sums its own sign. A row holds
-        # first the sum of those before it or its own rise, whichever is not zero.
-        sizes[a], starts[a], total, floor = size, first, rows[a], numbers[w]
-        for q in range(c):
-            spare[q] = 0
-            total[q] = 0
-        for o in range(size - 1):
-            own = rows[first + o]
-            for q in range(c):
-                i = start[q] + o
-                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
-                own[q] = spare[q] + (rise if rise > 0 else zero)
-                spare[q] += rise if rise < 0 else zero
-        own = rows[first + size - 1]
-        for q in range(c):
-            own[q] = spare[q]
-            spare[q] = 0
-        for o in range(size - 1, -1, -1):
-            own = rows[first + o]
-            for q in range(c):
-                spare[q] += own[q] if own[q] > 0 else zero
-                e = (own[q] if own[q] < 0 else zero) - spare[q]
-                own[q] = _exp(floor if e < floor else e)
-                total[q] += own[q]
-        for q in range(c):
-            den[q] *= total[q]
-        w += 1
-        first += size
-    outer, last = 1, sizes[A - 1]
-    for a in range(A - 1):
-        outer *= sizes[a]
-    place = np.empty(A, np.int64)
-    base, inner = starts[A - 1], rows[A - 1]
-    for o in range(p):
-        out = buf[index[at + 4 * A + o]]
-        place[:] = 0
-        for a in range(A):
-            own = rows[a]
-            for q in range(c):
-                own[q] = 0
-        shift = 0
-        for _ in range(outer):
-            j = 0
-            while j + 3 <= last:  # cells that lie together are looked up together
-                term, second, third = rows[base + j], rows[base + j + 1], rows[base + j + 2]
-                cell = v + o + p * (shift + j)
-                for q in range(c):
-                    i = cell + p * corner[q]
-                    inner[q] += term[q] * table[i] + second[q] * table[i + p] + third[q] * table[i + 2 * p]
-                j += 3
-            while j < last:
-                term, cell = rows[base + j], v + o + p * (shift + j)
-                for q in range(c):
-                    inner[q] += term[q] * table[cell + p * corner[q]]
-                j += 1
-            for a in range(A - 2, -1, -1):
-                own, term, below = rows[a], rows[starts[a] + place[a]], rows[a + 1]
-                for q in range(c):
-                    own[q] += term[q] * below[q]
-                    below[q] = 0
-                place[a] += 1
-                shift += strides[a]
-                if place[a] < sizes[a]:
-                    break
-                shift -= sizes[a] * strides[a]
-                place[a] = 0
-        result = rows[0]
-        for q in range(c):
-            out[q] = result[q] / den[q]
-
-
 def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:
     """out = the network at the points X, block by block.
 
@@ -664,21 +431,24 @@ def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape
             elif code == FACTOR:
                 _factor(buf, index, at, numbers, w, rows, c)
             else:
-                _window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, c)
+                window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, c)
         for k in range(len(results)):
             row = buf[results[k]]
             for q in range(c):
                 out[begin + q, k] = row[q]
 
 
+_play = compiled(_run)
+
+
 @lru_cache
 def run(dtype: str) -> Any:
-    """`_run` compiled for one dtype; the first call on a machine takes some seconds, later ones read the cache."""
-    real = types.float64 if dtype == "float64" else types.float32
+    """`_run` for one dtype; the first call on a machine takes some seconds, later ones read the cache."""
+    sources, real = SOURCES, types.float64 if dtype == "float64" else types.float32
 
-    def array(kind: Any, dim: int, readonly: bool = True) -> Any:
-        return types.Array(kind, dim, "C", readonly=readonly)
+    def entry(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:
+        if len(sources) > 0:
+            _play(X, out, ops, index, numbers, table, shape, results)
 
     given = (array(real, 2), array(real, 2, False), array(types.int64, 2), array(types.int64, 1))
-    tape = (array(real, 1), array(real, 1), array(types.int64, 1), array(types.int64, 1))
-    return njit(types.void(*given, *tape), cache=True, nogil=True, **_FLAGS)(_run)
+    return kept(entry, *given, array(real, 1), array(real, 1), array(types.int64, 1), array(types.int64, 1))

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -72,6 +72,8 @@ def network(network: Network, X: AnyArray, threads: int) -> AnyArray | None:
     if tape is None or given.ndim == 0 or given.shape[-1] != len(network.inputs) or given.dtype.kind not in "fiub":
         return None
     points = np.ascontiguousarray(given.reshape(-1, given.shape[-1]), dtype=network.dtype)
+    if not np.isfinite(points.sum()):  # one quick pass; a sum of finite numbers may overflow
+        require(np.isfinite(points).all(), "points must be finite real numbers")
     if _kernels() is None:
         from attnfun.fast.arrays import play as by_numpy
 
@@ -138,12 +140,20 @@ def play(network: Network, tape: Any, X: AnyArray, threads: int = 1) -> AnyArray
     network.require_unchanged()
     given = np.ascontiguousarray(X, dtype=network.dtype)
     out, kernel = np.empty((len(given), len(network.outputs)), dtype=given.dtype), _kernels()(network.dtype)
-    if threads == 1 or len(given) <= tape.block:
-        kernel(given, out, *tape.arguments)
-        return out
-    blocks = -(-len(given) // tape.block)
-    ends = [blocks * k // threads * tape.block for k in range(threads + 1)]
-    parts = [slice(*pair) for pair in pairwise(ends)]
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda part: kernel(given[part], out[part], *tape.arguments), parts))
+
+    def part(first: int, last: int) -> None:
+        own = slice(first * tape.block, last * tape.block)
+        kernel(given[own], out[own], *tape.arguments)
+
+    split(threads, -(-len(given) // tape.block), part)
     return out
+
+
+def split(threads: int, count: int, part: Callable[[int, int], Any]) -> list[Any]:
+    """part(first, last) of `count` pieces of work, on so many threads."""
+    ends = [count * k // threads for k in range(threads + 1)]
+    spans = [(a, b) for a, b in pairwise(ends) if a < b]
+    if len(spans) <= 1:
+        return [part(*span) for span in spans]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(part, *zip(*spans, strict=True)))

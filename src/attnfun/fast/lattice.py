@@ -5,8 +5,8 @@ proportional to ω_j C(m, j) s^j (1 − s)^(m−j), where ln ω_j = b_j − ln C
 
     head(q) = N(s)/D(s),  N = Σ_j ω_j V_j Π_a C(m_a, j_a) s_a^j_a (1 − s_a)^(m_a − j_a),  D the same with V = 1,
 
-and for binomial biases all ω_j are nearly 1. Divided by a number between the least and the largest ω, D is within
-e^±dev of 1, dev = (max − min of Σ ln ω)/2. N is a polynomial; in y_a = (s_a − mid_a)·scale_a, |y_a| <= `reach`, it is
+and for binomial biases all ω_j are nearly 1. With the ω of the middle key of each axis as that factor, D is within
+e^±dev of 1, dev = Σ_a max_j |ln ω_j|. N is a polynomial; in y_a = (s_a − mid_a)·scale_a, |y_a| <= `reach`, it is
 Σ_k c_k y^k with coefficients that balls enclose (mid, scale: doubles, taken as they are).
 
 **Error.** For queries q as they are computed, |computed − head(q)| is at most the sum of
@@ -27,7 +27,7 @@ so no certificate changes.
 something smooth are tiny. Those outside a set that holds with an index all lower ones are left out; the error grows by
 their sum, times max |T_k| for |y| <= reach. Such sets stay such sets in powers of y.
 
-Failure mode: None for other keys, for cancelling coefficients, for axes of more than MOST keys.
+Failure mode: None for other keys, for coefficients that cancel, for axes of more than MOST keys.
 """
 
 import math

@@ -5,31 +5,19 @@ or for a table its keys, every LANES-th of them in one lane. Linear maps are pro
 time, so that what they make stays in a cache. No array has tokens × tokens entries.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from attnfun.certify.rounding import FAR
+from attnfun.fast import split
 from attnfun.fast.attention import LANES, attend
 from attnfun.network.head import AnyArray, once_per_dtype
 from attnfun.network.tokens import OnTokens, TokenLayer
 
 FEWEST = 24  # tokens that are lanes; of shorter sequences the sequences are
 BATCH = 128  # of them at a time
-
-
-def split(threads: int, count: int, part: Callable[[int, int], Any]) -> list[Any]:
-    """part(first, last) of `count` pieces of work, on so many threads."""
-    ends = [count * k // threads for k in range(threads + 1)]
-    spans = [(a, b) for a, b in pairwise(ends) if a < b]
-    if len(spans) == 1:
-        return [part(*spans[0])]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(part, *zip(*spans, strict=True)))
 
 
 def lanes(

@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 import attnfun as af
 from attnfun import fast
+from attnfun.fast import arrays
 from attnfun.fast.compiled import exps
 from attnfun.network import Axis, Head, Layer, Network, evaluate, rounded, sealed, store
 from bench import Row, asked, table
@@ -170,6 +171,7 @@ def row(case: Case, dtype: str) -> Row:
     few = X[: max(1, min(n, 10_000_000 // network.cost.keys))]
     ways: dict[str, Callable[[], Any]] = {"kernel": lambda: fast.play(network, tape, X)}
     ways["numpy"] = lambda: evaluate(network, few)
+    ways["tape"] = lambda: arrays.play(network, tape, few)
     if case.module:
         module, tokens = network.to_torch(dtype, outside="allow"), torch.tensor(few)
         ways["sdpa"] = lambda: module(tokens)
@@ -198,6 +200,7 @@ def row(case: Case, dtype: str) -> Row:
     taken_by = ", ".join(sorted({route for layer in tape.routes for route in layer}))
     result: Row = {"case": case.name, "dtype": dtype, "keys": network.cost.keys, "by": taken_by}
     result |= {"ns a point": 1e9 * point["kernel"], "× NumPy's routes": point["numpy"] / point["kernel"]}
+    result["NumPy's tape × routes"] = point["numpy"] / point["tape"]
     result["× torch SDPA"] = point["sdpa"] / point["kernel"] if case.module else None
     result["× NumPy's formula"] = point["formula"] / point["kernel"] if case.formula else None
     result["× SciPy nearest"] = point["scipy"] / point["kernel"] if case.nearest else None

@@ -1,8 +1,8 @@
 """The same tape played by NumPy, where numba is not there: polynomials in place of exps are what it gains.
 
-FORM is a sum of products. LATTICE of one axis is Horner's rule; of several the powers of the last y, one product of
-matrices with all runs, and Horner's rule over the outer axes: `lattice.py` counts that too. Other heads take their
-own routes (`network/evaluate.py`).
+FORM is a sum of products. LATTICE of one axis is Horner's rule; of two the powers of the last y, one product of
+matrices with all runs, and Horner's rule over the first axis: `lattice.py` counts that too. Other heads, those of three
+axes among them, take their own routes (`network/evaluate.py`), which are as fast.
 """
 
 import numpy as np
@@ -47,8 +47,10 @@ def _block(network: Network, tape: Tape, X: AnyArray) -> AnyArray:
 
 
 def _lattice(buf: AnyArray, index: AnyArray, numbers: AnyArray, rows: tuple[int, ...]) -> bool:
-    """As in `kernels.py`; False where |q| or |y| is larger than it may be."""
+    """As in `kernels.py`; False for three axes and more, and where |q| or |y| is larger than it may be."""
     A, p = index[:2].tolist()
+    if A > 2:
+        return False
     ys, reach, w = [], numbers[0], 1
     for q in index[2 : 2 + A]:
         tau, beta, mid, scale, far = numbers[w : w + 5]
@@ -58,38 +60,27 @@ def _lattice(buf: AnyArray, index: AnyArray, numbers: AnyArray, rows: tuple[int,
             return False
         w += 5
     count = int(index[2 + A + p])
-    lengths, ends = index[3 + A + p : 3 + A + p + 2 * count].reshape(-1, 2).T.tolist()
-    *outer, z = ys
-    longest = max(lengths)
-    powers = [np.ones_like(z), z]
-    while A > 1 and len(powers) < longest:
-        powers.append(powers[-1] * z)
-    for row in rows:
-        runs = np.zeros((count, longest), dtype=buf.dtype)
-        for k, length in enumerate(lengths):
-            runs[k, :length] = numbers[w : w + length][::-1]
-            w += length
-        buf[row] = _horner(runs[0], z) if A == 1 else _nested(runs @ np.stack(powers[:longest]), ends, outer)
+    lengths = index[3 + A + p : 3 + A + p + 2 * count : 2].tolist()
+    runs = [np.split(numbers[w + k * sum(lengths) :][: sum(lengths)], np.cumsum(lengths)[:-1]) for k in range(p)]
+    if A == 1:
+        for row, (own,) in zip(rows, runs, strict=True):
+            buf[row] = _horner(own, ys[0])
+        return True
+    powers = [np.ones_like(ys[1]), ys[1]]
+    while len(powers) < max(lengths):
+        powers.append(powers[-1] * ys[1])
+    for row, own in zip(rows, runs, strict=True):
+        table = np.zeros((count, max(lengths)), dtype=buf.dtype)
+        for line, run in zip(table, own, strict=True):
+            line[: len(run)] = run[::-1]
+        buf[row] = _horner(table @ np.stack(powers[: max(lengths)]), ys[0])
     return True
 
 
 def _horner(coefficients: AnyArray, y: AnyArray) -> AnyArray:
-    """The lowest coefficient first."""
-    total = np.full_like(y, coefficients[-1])
-    for c in coefficients[-2::-1]:
+    """The highest first: numbers, or rows as long as y."""
+    total = np.broadcast_to(coefficients[0], y.shape).copy()
+    for c in coefficients[1:]:
         total *= y
         total += c
     return total
-
-
-def _nested(runs: AnyArray, ends: list[int], ys: list[AnyArray]) -> AnyArray:
-    """Horner's rule over the outer axes; with run k so many of them end."""
-    sums = [np.zeros_like(y) for y in ys]
-    for run, ending in zip(runs, ends, strict=True):
-        sums[-1] *= ys[-1]
-        sums[-1] += run
-        for a in range(len(ys) - 2, len(ys) - 2 - ending, -1):
-            sums[a] *= ys[a]
-            sums[a] += sums[a + 1]
-            sums[a + 1][:] = 0
-    return sums[0]

@@ -3,64 +3,35 @@
     make bench-compile BASE=<commit>
     python benchmarks/compile.py --base HEAD --only 12 --repeats 1 --json
 
-Each side is one process that has compiled one formula, so that everything is imported. It forks for every request:
-nothing that one formula left in a cache helps the next. The two sides take turns at each formula, and the least of
-their CPU times counts, so that other work on the machine weighs on neither. Equal is: the bits of all weights, and
-of all that the certificate says.
+Each side is one process (`compile_side.py`) that forks for every formula. The two sides take turns at each formula, and
+the least of their CPU times counts, so that other work on the machine weighs on neither. Equal is: the bits of all
+weights, and of all that the certificate says.
 """
 
-import gc
 import json
-import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-import attnfun as af
 from attnfun.cli.suite import read_suite, select
 from bench import Row, asked, table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "goldens"))
-from goldens import CERTIFICATE, arrays_of, plain, sides
+from goldens import sides
 
 SUITES = ("classic", "feynman", "genz")
-
-
-def made(request: Row) -> Row:
-    """CPU seconds of one compilation, and what it gave."""
-    start = time.process_time()
-    try:
-        net = af.compile(request["formula"], request["domain"], request["eps"], relative=request["relative"])
-    except af.AttnfunError as why:
-        return {"seconds": time.process_time() - start, "gave": f"{type(why).__name__}: {why}"}
-    seconds = time.process_time() - start
-    return {"seconds": seconds, "gave": [arrays_of(net), *(plain(getattr(net.certificate, p)) for p in CERTIFICATE)]}
-
-
-def serve() -> None:
-    """Answer each line of JSON with one, from a process forked for it."""
-    af.compile("sin(x*y) + exp(x)/(y + 2)", "x=-1:1;y=0:1", 1e-3, relative=True)
-    print(Path(af.__file__).parents[1], flush=True)
-    gc.freeze()  # else a collection copies all that was imported into every fork
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            print(json.dumps(made(json.loads(line))), flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
 
 
 class Side:
     """A process that compiles with one source."""
 
     def __init__(self, source: Path, env: dict[str, str]) -> None:
-        command = [sys.executable, __file__, "--serve"]
+        command = [sys.executable, str(Path(__file__).with_name("compile_side.py"))]
         self.run = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         if Path(self._line().strip()).resolve() != source.resolve():
             raise SystemExit(f"compile: the side of {source} ran other sources")
@@ -116,9 +87,6 @@ def summary(done: list[Row]) -> list[str]:
 
 
 def main() -> int:
-    if "--serve" in sys.argv:
-        serve()
-        return 0
     options = asked(
         __doc__,
         base={"default": "HEAD", "help": "the commit to compare with"},

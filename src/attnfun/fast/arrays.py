@@ -63,8 +63,8 @@ def _lattice(buf: AnyArray, index: AnyArray, numbers: AnyArray, rows: tuple[int,
     lengths = index[3 + A + p : 3 + A + p + 2 * count : 2].tolist()
     runs = [np.split(numbers[w + k * sum(lengths) :][: sum(lengths)], np.cumsum(lengths)[:-1]) for k in range(p)]
     if A == 1:
-        for row, (own,) in zip(rows, runs, strict=True):
-            buf[row] = _horner(own, ys[0])
+        for row, (single,) in zip(rows, runs, strict=True):
+            buf[row] = _horner(single, ys[0])
         return True
     powers = [np.ones_like(ys[1]), ys[1]]
     while len(powers) < max(lengths):

@@ -47,6 +47,11 @@ TARGETS: dict[str, tuple[str, str, float, str, Callable[..., Any]]] = {
                    lambda x, y, z: z * M.expm1(x - y) / (x - y)),
     "logarithm of the quotient": ("exp(-z)*(1 - cos(x*y))/(x*y)**2", SQUARE + ";z=0:1", 1e-5, "compose",
                                   lambda x, y, z: M.exp(-z) * (1 - M.cos(x * y)) / (x * y) ** 2),
+    "two sines": ("(sin(x) - sin(y))/(x - y)", SQUARE, 1e-5, "compose",
+                  lambda x, y: (M.sin(x) - M.sin(y)) / (x - y) if x != y else M.cos(x)),
+    "two exponentials, a square": ("(exp(x*x) - exp(y*y))/(x**2 - y**2)", SQUARE, 1e-5, "compose",
+                                   lambda x, y: M.exp(y * y) * (M.expm1(x * x - y * y) / (x * x - y * y)
+                                                                if x * x != y * y else 1)),
     "two variables, one head": ("sin(x*y)/(x*y)", SQUARE, 1e-5, "bernstein", lambda x, y: M.sin(x * y) / (x * y)),
 }  # fmt: skip
 SMALL = [0.0, 5e-324, 1e-300, -1e-300, 1e-30, 1e-12, -1e-12, 1e-8, -1e-8, 1e-5, 1e-3, -1e-3, 0.1]

@@ -123,18 +123,20 @@ def _compare_at_points(p: Graph, f: Graph, box: Box) -> None:
 
 
 def _compare_forms(p: Graph, f: Graph, box: Box, spent: int) -> int:
-    failure: Undecided | TooLarge | None = None
-    for ranges in (0, RANGES) if has_kinks(f) else (0,):  # a program may decide branches that bisection leaves open
-        rewrites = Rewrites(box)
+    ways = [(0, False), *([(RANGES, False)] if has_kinks(f) else [])]  # a program may decide branches left open before
+    for ranges, addition in ways:
+        rewrites = Rewrites(box, addition)
         rewrites.forms.steps = spent
         rewrites.about.signs.ranges = ranges
         with precision(BITS):
             try:
-                failure = _prove(rewrites, p, f)
+                failure: Undecided | TooLarge | None = _prove(rewrites, p, f)
             except TooLarge as error:
                 failure = error
         if failure is None:
             return rewrites.forms.steps
+        if rewrites.sums and not addition and (ranges, True) not in ways:
+            ways.append((ranges, True))
     assert failure is not None
     raise failure
 

@@ -12,7 +12,9 @@
  7  sin, asin, atan, erf, sign odd, cos even; shifts of sin and cos by multiples of π/2
  8  cos² = 1 - sin²; sin(nu), cos(nu) as polynomials of sin(u), cos(u), n ≤ MAX_MULTIPLE, where arguments are multiples
     of one another (u their greatest common divisor)
- 9  where |a| remains: the points with a ≥ 0 and those with a ≤ 0 one after the other (`identity`)
+ 9  sin(a + b) = sin a cos b + cos a sin b, cos likewise, for sums of at most MAX_PARTS monomials: only where the
+    comparison fails without (`identity`)
+10  where |a| remains: the points with a ≥ 0 and those with a ≤ 0 one after the other (`identity`)
 
 `trusting` is on while the target itself is read: that it is defined makes its side conditions facts (log a: a > 0; …).
 For the other graph every condition must be such a fact or be proved in balls; otherwise Undecided.
@@ -31,15 +33,20 @@ from attnfun.certify.view import Undecided
 from attnfun.language import Box, Graph, Node
 
 MAX_MULTIPLE: Final = 16
+MAX_PARTS: Final = 4
 PRIMES: Final = tuple(p for p in range(2, 1000) if all(p % k for k in range(2, int(p**0.5) + 1)))
 HALF: Final = Fraction(1, 2)
 
 
 class Rewrites:
-    """The forms of the nodes of one builder (`about.signs.builder`) under what is known `about` their atoms."""
+    """The forms of the nodes of one builder (`about.signs.builder`) under what is known `about` their atoms.
 
-    def __init__(self, box: Box) -> None:
+    addition: waves of sums are taken apart (rule 9). `sums` says whether there were any.
+    """
+
+    def __init__(self, box: Box, addition: bool = False) -> None:
         self.about = Knowledge(box)
+        self.addition, self.sums = addition, False
         self.forms = self.about.forms
         self.units: dict[Key, Fraction] = {}
         self._angles: dict[Key, set[Fraction]] = {}
@@ -297,7 +304,21 @@ class Rewrites:
         op = ("sin", "cos")[index % 2]
         if not angle:
             return constant(factor if op == "cos" else 0)
+        if 1 < len(angle) <= MAX_PARTS:
+            self.sums = True
+            if self.addition:
+                return scale(self._of_sum(op, list(angle.items())), factor)
         return scale(self._multiple(op, angle), factor)
+
+    def _of_sum(self, op: str, terms: list[tuple[Monomial, Fraction]]) -> Sum:
+        """Rule 9, one term after the other."""
+        first, rest = {terms[0][0]: terms[0][1]}, terms[1:]
+        if not rest:
+            return self._wave(op, first)
+        forms, other = self.forms, "cos" if op == "sin" else "sin"
+        straight = forms.multiply(self._wave(op, first), self._of_sum("cos", rest))
+        crossed = forms.multiply(self._wave(other, first), self._of_sum("sin", rest))
+        return forms.add(straight, crossed if op == "sin" else scale(crossed, -1))
 
     def _multiple(self, op: str, angle: Sum) -> Sum:
         c = content(angle)

@@ -8,11 +8,12 @@ denominator is not. So a must be rational and arithmetic exact there, as it is a
     resolved    every division of that kind becomes one `ratio` node (`language/ratio.py`), in its place
     grouped     products are taken apart so that resolved finds more: the factors of K sin²(w)/(Δ² t²), w = Δ t/2, that
                 vanish with the denominator, times the power of w it holds, are put into one division: K' (sin²(w)/w²)
-    extended    resolved after grouped, if that helps; else the graph itself
+    divided     quotients of several variables, (e^x − e^y)/(x − y) among them, as quotients of one each (`differences`)
+    extended    resolved after grouped, of the divided ones where that helps; else the graph itself
 
 Nothing here has to be believed: `certify.extension` proves that what came out is the target's continuous extension.
-Failure mode: quotients that vanish together for another reason (two variables, zeros that are not rational) are left as
-they are, and are refused as poles.
+Failure mode: quotients that vanish together for another reason (zeros that are not rational) are left as they are, and
+are refused as poles.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from attnfun.language import BallAlgebra, Box, Builder, Graph, Kink, Node, Serie
 from attnfun.language.arrays import values_at
 from attnfun.language.canonical import canonical
 from attnfun.language.definedness import Condition, conditions, require_conditions
+from attnfun.language.differences import divided
 from attnfun.language.enclosures import Ball, ball, lower, point_balls, upper
 from attnfun.language.graph import MAX_EXPONENT, NOT_ANALYTIC, Ratio
 from attnfun.language.series import series_length
@@ -83,7 +85,13 @@ def extension_of(graph: Graph, box: Box) -> Extension:
     """The outputs and the arguments of all conditions, grouped and resolved."""
     nodes, found = conditions(graph, continuous=True)
     source = Graph(nodes.nodes, (*nodes.outputs, *(c.argument for c in found)))
-    whole, _ = resolved(_grouped(canonical(source, monic=True), box), box)
+    plain = canonical(source, monic=True)
+    whole, _ = resolved(_grouped(plain, box), box)
+    left = poles(whole, box)
+    if left:
+        split = divided(plain, poles(plain, box))
+        other = whole if split == plain else resolved(_grouped(canonical(split, monic=True), box), box)[0]
+        whole = other if len(poles(other, box)) < len(left) else whole
     return Extension(source, whole, tuple(found), len(graph.outputs))
 
 

@@ -52,6 +52,11 @@ TARGETS: dict[str, tuple[str, str, float, str, Callable[..., Any]]] = {
     "two exponentials, a square": ("(exp(x*x) - exp(y*y))/(x**2 - y**2)", SQUARE, 1e-5, "compose",
                                    lambda x, y: M.exp(y * y) * (M.expm1(x * x - y * y) / (x * x - y * y)
                                                                 if x * x != y * y else 1)),
+    "a root of a square": ("sqrt(1 - cos(x))", LINE, 1e-6, "tangent", lambda x: M.sqrt(2) * abs(M.sin(x / 2))),
+    "a root of a square polynomial": ("sqrt(x**2 - 2*x + 1)", "x=-1:3", 1e-6, "tangent", lambda x: abs(x - 1)),
+    "a square under a root": ("sqrt(x**4 + x**2)", LINE, 1e-6, "tangent", lambda x: abs(x) * M.sqrt(x * x + 1)),
+    "a root of a cosine": ("sqrt(1 - sin(x)**2)", "x=-2:2", 1e-6, "compose", lambda x: abs(M.cos(x))),
+    "a root of a square of two": ("(x**2*y**2)**0.75", SQUARE, 1e-5, "compose", lambda x, y: abs(x * y) ** 1.5),
     "two variables, one head": ("sin(x*y)/(x*y)", SQUARE, 1e-5, "bernstein", lambda x, y: M.sin(x * y) / (x * y)),
 }  # fmt: skip
 SMALL = [0.0, 5e-324, 1e-300, -1e-300, 1e-30, 1e-12, -1e-12, 1e-8, -1e-8, 1e-5, 1e-3, -1e-3, 0.1]

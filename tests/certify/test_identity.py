@@ -55,6 +55,7 @@ REWRITES = {
         "x*y",
         ANY,
     ),
+    "root of a sine": ("abs(cos(x))", "sqrt(1 - sin(x)**2)", ANY),
     "sine of a sum": ("sin(x)*cos(y) + cos(x)*sin(y)", "sin(x + y)", ANY),
     "cosine of three": ("cos(x + y)*cos(2*z) - sin(x + y)*sin(2*z)", "cos(x + y + 2*z)", ANY),
     "difference of sines": ("2*sin((x - y)/2)*cos((x + y)/2)", "sin(x) - sin(y)", ANY),

@@ -10,8 +10,8 @@
  6  (c Π a_i^{q_i})^r, r a fraction: needs the product ≥ 0 (> 0 if r < 0), each factor ≥ 0 or an even q_i, then |a_i|;
     factors of unproved sign stay together, and then only factors > 0 leave them
  7  sin, asin, atan, erf, sign odd, cos even; shifts of sin and cos by multiples of π/2
- 8  cos² = 1 - sin²; sin(nu), cos(nu) as polynomials of sin(u), cos(u), n ≤ MAX_MULTIPLE, where arguments are multiples
-    of one another (u their greatest common divisor)
+ 8  cos² = 1 - sin² (under a root the other way); sin(nu), cos(nu) as polynomials of sin(u), cos(u), n ≤ MAX_MULTIPLE,
+    where arguments are multiples of one another (u their greatest common divisor)
  9  sin(a + b) = sin a cos b + cos a sin b, cos likewise, for sums of at most MAX_PARTS monomials: only where the
     comparison fails without (`identity`)
 10  where |a| remains: the points with a ≥ 0 and those with a ≤ 0 one after the other (`identity`)
@@ -171,7 +171,7 @@ class Rewrites:
         """s^r (rules 1 and 6)."""
         if r == 0:
             return constant(1)
-        c, m = self.about.split(s, at)
+        c, m = (None if r.denominator == 1 else self._cosine_square(s)) or self.about.split(s, at)
         if r.denominator == 1:
             if r < 0:
                 self.about.require(c, m, "nonzero", at)
@@ -184,6 +184,16 @@ class Rewrites:
             exponents[a] = exponents.get(a, Fraction(0)) + q * r
         k, power = self.forms.monomial(exponents)
         return {power: k}
+
+    def _cosine_square(self, s: Sum) -> tuple[Fraction, Monomial] | None:
+        """c − c sin²u as c cos²u (rule 8 the other way): under a root only, where it is |cos u|."""
+        rest = {m: c for m, c in s.items() if m}
+        if len(s) != 2 or len(rest) != 1:
+            return None
+        ((m, c),) = rest.items()
+        if len(m) != 1 or m[0][1] != 2 or self.forms.atoms[m[0][0]].kind != "sin" or s.get(UNIT) != -c:
+            return None
+        return -c, ((self.forms.atom("cos", self.forms.atoms[m[0][0]].of), Fraction(2)),)
 
     def _take_apart(self, c: Fraction, m: Monomial, strict: bool) -> list[tuple[int, Fraction]]:
         """(b, q) with c·M = X·Π b^q for c·M ≥ 0 (> 0: strict), |c| among them as integers, every b ≥ 0, and > 0 if

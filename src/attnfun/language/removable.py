@@ -35,7 +35,7 @@ from attnfun.language.differences import divided
 from attnfun.language.enclosures import Ball, ball, lower, point_balls, upper
 from attnfun.language.graph import MAX_EXPONENT, NOT_ANALYTIC, Ratio
 from attnfun.language.series import series_length
-from attnfun.language.squares import factored
+from attnfun.language.squares import factored, rooted
 
 _BITS = 128
 _ORDER = 12  # the most a denominator may vanish to
@@ -69,8 +69,11 @@ class Extension:
 
 
 def extended(graph: Graph, box: Box) -> Graph:
-    """The graph of the continuous extension, if the graph has denominators that may vanish and it was found."""
-    if not poles(graph, box):
+    """The graph of the continuous extension, if the graph has denominators that may vanish and it was found; roots of
+    one square that may vanish are sizes in it.
+    """
+    singular, roots = poles(graph, box), _roots(graph, box)
+    if not singular and rooted(graph, roots) == graph:
         return graph
     try:
         extension = extension_of(graph, box)
@@ -81,11 +84,25 @@ def extended(graph: Graph, box: Box) -> Graph:
     return found if any(n.op == "ratio" for n in found.nodes) or not poles(found, box) else graph
 
 
+def _roots(graph: Graph, box: Box) -> list[int]:
+    """The roots (powers between 0 and 1) whose argument one ball over the whole box does not keep away from 0."""
+    roots = [
+        i
+        for i, node in enumerate(graph.nodes)
+        if node.op == "sqrt" or (node.op == "powr" and isinstance(node.value, Fraction) and 0 < node.value < 1)
+    ]
+    if not roots:
+        return []
+    with precision(_BITS):
+        values = run_all(graph, _ALGEBRA, _whole(box))
+        return [i for i in roots if not values[graph.nodes[i].args[0]].lower() > 0]
+
+
 def extension_of(graph: Graph, box: Box) -> Extension:
     """The outputs and the arguments of all conditions, grouped and resolved."""
     nodes, found = conditions(graph, continuous=True)
     source = Graph(nodes.nodes, (*nodes.outputs, *(c.argument for c in found)))
-    plain = canonical(source, monic=True)
+    plain = canonical(rooted(source, _roots(source, box)), monic=True)
     whole, _ = resolved(_grouped(plain, box), box)
     left = poles(whole, box)
     if left:

@@ -233,10 +233,10 @@ class _Divided:
             wave = apply("div", apply("sinh", half), half)
             return apply("mul", wave, apply(_HYPERBOLIC[op], mean))
         if op in ("tan", "tanh", "sigmoid"):
-            top, below = ("sin", "cos") if op == "tan" else ("sinh", "cosh")
+            numerator, below = ("sin", "cos") if op == "tan" else ("sinh", "cosh")
             if op == "sigmoid":
                 u, v, w = apply("div", u, const(2)), apply("div", v, const(2)), half
             ends = apply("mul", apply(below, u), apply(below, v))
-            slope = apply("div", apply("div", apply(top, w), w), ends)
+            slope = apply("div", apply("div", apply(numerator, w), w), ends)
             return apply("div", slope, const(4)) if op == "sigmoid" else slope
         raise _Unknown

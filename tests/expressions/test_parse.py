@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from attnfun.errors import InvalidRequest
 from attnfun.language import ArrayAlgebra, Node, parse, run
-from attnfun.language.parse import CALLS
+from attnfun.language.operations import CALLED
+from attnfun.language.operations.entry import Operation
+from attnfun.language.parse import CALLS, arity
 from products import drawn
 
 
@@ -254,5 +256,7 @@ def test_many_large_outputs_are_refused() -> None:
 
 def test_every_listed_function_is_read() -> None:
     for name in CALLS:
-        count = {"clip": 3, "max": 2, "min": 2}.get(name, 1)
-        assert parse(f"{name}({', '.join(['x'] * count)})", ["x"]).nodes
+        count = 3 if name == "clip" else arity(name)
+        whole = name != "clip" and isinstance(entry := CALLED[name], Operation) and entry.whole
+        arguments = (["2"] if whole else ["x"]) + ["x"] * (count - 1)
+        assert parse(f"{name}({', '.join(arguments)})", ["x"]).nodes

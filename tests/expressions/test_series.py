@@ -39,7 +39,7 @@ EXTRA = {"powi": (-3,), "powr": (Fraction(1, 3),)}
 def coefficients(g: Any, x: Any, y: Any, order: int = ORDER) -> list[Any]:
     algebra = SeriesAlgebra(order)
     with series_length(order):
-        return algebra.coefficients(run(g, algebra, {"x": algebra.variable(x), "y": algebra._series([y])})[0])
+        return algebra.coefficients(run(g, algebra, {"x": algebra.variable(x), "y": algebra.polynomial([y])})[0])
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCE))

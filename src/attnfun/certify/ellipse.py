@@ -39,25 +39,14 @@ from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language import ArrayAlgebra, ComplexBallAlgebra, Graph, Node, run, run_all
 from attnfun.language.domain import halved, sub_boxes
 from attnfun.language.enclosures import upper
+from attnfun.language.operations import OPERATIONS
 from attnfun.language.ratio import opened
 
-ENTIRE = frozenset(
-    {"const", "var", "pi", "e", "neg", "add", "sub", "mul", "sin", "cos", "sinh", "cosh", "exp", "expm1", "erf"}
-)
-
-
-# the expression that must avoid (−∞, 0] for each operation with a branch cut
-_CUTS: dict[str, Callable[[Any], Any]] = {
-    "log": lambda g: g,
-    "sqrt": lambda g: g,
-    "powr": lambda g: g,
-    "pow": lambda g: g,
-    "log1p": lambda g: 1 + g,
-    "softplus": lambda g: 1 + np.exp(g),
-    "asin": lambda g: 1 - g * g,
-    "acos": lambda g: 1 - g * g,
-    "atan": lambda g: 1 + g * g,
-}
+_ARITHMETIC = frozenset({"const", "var", "pi", "e", "neg", "add", "sub", "mul"})
+ENTIRE = _ARITHMETIC | {name for name, entry in OPERATIONS.items() if entry.entire}
+# in floats, what must avoid (−∞, 0] for each operation with a branch cut
+_CUTS: dict[str, Callable[[Any], Any]] = {name: e.cut for name, e in OPERATIONS.items() if e.cut is not None}
+_CUTS |= dict.fromkeys(("powr", "pow"), lambda g: g)
 
 _FAMILY_BOXES = 20000
 _BOUNDARY_BOXES = 30000

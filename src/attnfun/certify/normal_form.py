@@ -390,7 +390,8 @@ class Forms:
                 return self.expression(dict(atom.of))
             case "pow":
                 return apply("pow", *(self.expression(dict(k)) for k in atom.of))
-        return apply(atom.kind, self.expression(dict(atom.of)))
+        op, _, whole = atom.kind.partition(" ")
+        return apply(op, self.expression(dict(atom.of)), value=int(whole) if whole else None)
 
     def _work(self, steps: int) -> None:
         self.steps += steps

@@ -233,10 +233,10 @@ class _ClosedSeries(SeriesAlgebra):
     derivatives are enclosed, and that is all that the bound asks for. A sign that reaches 0 stays a Kink: it jumps.
     """
 
-    def _positive(self, name: str, c: arb) -> bool:
+    def positive(self, name: str, c: arb) -> bool:
         if name != "sign" and (c >= 0 or c <= 0):
             return bool(c >= 0)
-        return super()._positive(name, c)
+        return super().positive(name, c)
 
 
 @dataclass(frozen=True)

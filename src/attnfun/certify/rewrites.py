@@ -9,7 +9,7 @@
     log|a_i|; factors of unproved sign stay together; log exp(M) = M; log n for n = 2^i 3^j …
  6  (c Π a_i^{q_i})^r, r a fraction: needs the product ≥ 0 (> 0 if r < 0), each factor ≥ 0 or an even q_i, then |a_i|;
     factors of unproved sign stay together, and then only factors > 0 leave them
- 7  sin, asin, atan, erf, sign odd, cos even; shifts of sin and cos by multiples of π/2
+ 7  sin, asin, atan, erf, sign odd, cos even, others as `operations` has it; shifts of sin and cos by multiples of π/2
  8  cos² = 1 - sin² (under a root the other way); sin(nu), cos(nu) as polynomials of sin(u), cos(u), n ≤ MAX_MULTIPLE,
     where arguments are multiples of one another (u their greatest common divisor)
  9  sin(a + b) = sin a cos b + cos a sin b, cos likewise, for sums of at most MAX_PARTS monomials: only where the
@@ -29,8 +29,10 @@ from typing import Final
 from attnfun.certify.atom_signs import Knowledge
 from attnfun.certify.normal_form import UNIT, Key, Monomial, Sum, constant, content, key, leading, scale
 from attnfun.certify.signs import Sign
-from attnfun.certify.view import Undecided
+from attnfun.certify.view import Undecided, provided
 from attnfun.language import Box, Graph, Node
+from attnfun.language.graph import Value
+from attnfun.language.operations import OPERATIONS
 
 MAX_MULTIPLE: Final = 16
 MAX_PARTS: Final = 4
@@ -102,7 +104,7 @@ class Rewrites:
         if op in ("powi", "powr"):
             assert isinstance(value, int | Fraction)
             return self._power(a, Fraction(value), at)
-        return self._unary(op, a, at)
+        return self._atom(op, a, at, value) if op in OPERATIONS and value is not None else self._unary(op, a, at)
 
     def _binary(self, op: str, a: Sum, b: Sum, args: list[int]) -> Sum:
         forms = self.forms
@@ -159,11 +161,11 @@ class Rewrites:
                 if sign.strict:
                     return constant(1 if sign > 0 else -1)
             case "asin":
-                return self._odd(op, a, at)
+                return self._atom(op, a, at)
             case "acos":
                 quarter = scale(forms.single(forms.atom("pi")), HALF)
-                return forms.add(quarter, scale(self._odd("asin", a, at), -1))
-        return self._odd(op, a)
+                return forms.add(quarter, scale(self._atom("asin", a, at), -1))
+        return self._atom(op, a, at)
 
     # --- powers, logarithms, exponentials -----------------------------------------------------------------------------
 
@@ -349,19 +351,22 @@ class Rewrites:
                 out[m] = Fraction(value)
         return self.forms.expand(out)
 
-    def _odd(self, op: str, s: Sum, at: int | None = None) -> Sum:
-        """op(s) = ±op(|content|-signed s) for the odd functions; asin needs its argument proved in [-1, 1]."""
-        s = self.forms.tidy(s)
-        if not s:
+    def _atom(self, op: str, s: Sum, at: int, whole: Value = None) -> Sum:
+        """op(s) of the argument as it is, or of ±s where op is odd or even; its condition must be known or proved."""
+        entry, s = OPERATIONS[op], self.forms.tidy(s)
+        if entry.parity < 0 and not s:
             return {}
-        sign = 1 if leading(s) > 0 else -1
+        sign = -1 if entry.parity and s and leading(s) < 0 else 1
         inner = scale(s, sign)
         if op == "sign":
             inner = scale(inner, 1 / abs(content(inner)))
-        a = self.forms.atom(op, key(inner))
-        if op == "asin" and not self.about.admitted(a) and not (at is not None and self.about.signs.unit(at)):
-            raise Undecided(f"could not prove that {self.about.text(s)} stays in [-1, 1] on the domain")
-        return scale(self.forms.single(a), sign)
+        a = self.forms.atom(op if whole is None else f"{op} {whole}", key(inner))
+        if entry.needs is not None and not entry.needs.continuity and not self.about.admitted(a):
+            provided(
+                op == "asin" and self.about.signs.unit(at),
+                f"could not prove that {op} of {self.about.text(s)} is defined",
+            )
+        return scale(self.forms.single(a), sign if entry.parity < 0 else 1)
 
 
 def _chebyshev(n: int, kind: int) -> list[int]:

@@ -21,34 +21,10 @@ import numpy.typing as npt
 
 from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, NotAnalytic, run, static
+from attnfun.language.operations.entry import Operation
 
 Array = npt.NDArray[Any]
 _quiet: Final = np.errstate(all="ignore")
-
-
-def _unary(function: Callable[[Array], Array], complex_name: str = "") -> Callable[[Any, Array], Array]:
-    """NumPy's function; of complex arrays SciPy's, where it has another name for them."""
-
-    @_quiet
-    def method(self: ArrayAlgebra, x: Array) -> Array:
-        if complex_name and np.iscomplexobj(x):
-            return self._special(complex_name, x)
-        return function(self._floating(x))
-
-    return method
-
-
-def _real(op: str, function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of real arrays only."""
-
-    @_quiet
-    def method(self: ArrayAlgebra, *args: Array) -> Array:
-        floating = [self._floating(x) for x in args]
-        if any(map(np.iscomplexobj, floating)):
-            raise NotAnalytic(f"{op} has no complex derivative, so it has no value for complex arguments")
-        return function(*floating)
-
-    return method
 
 
 @dataclass(frozen=True)
@@ -116,44 +92,21 @@ class ArrayAlgebra(Algebra[Array]):
             total = total * inside + _rounded(value, x.real.dtype)
         return np.where(near, total, away)
 
-    sin, cos, tan, asin, acos, atan = map(_unary, (np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan))
-    sinh, cosh, tanh, exp, log, sqrt = map(_unary, (np.sinh, np.cosh, np.tanh, np.exp, np.log, np.sqrt))
-    log1p, expm1 = _unary(np.log1p, "log1p"), _unary(np.expm1, "expm1")
+    @classmethod
+    def method(cls, entry: Operation) -> Callable[..., Array]:
+        function, analytic = entry.floats, entry.rectangle is not None
 
-    def erf(self, x: Array) -> Array:
-        return self._special("erf", x)
+        def converted(self: ArrayAlgebra, x: Array) -> Array:
+            x = self._floating(x)
+            if not analytic and np.iscomplexobj(x):
+                raise NotAnalytic(f"{entry.name} has no complex derivative, so it has no value for complex arguments")
+            return x
 
-    @_quiet
-    def sigmoid(self, x: Array) -> Array:
-        """1/(1+e^-x), with the exponential of a number whose real part is ≤ 0, so that neither tail loses digits."""
-        x = self._floating(x)
-        right = x.real >= 0
-        power = np.exp(np.where(right, -x, x))
-        return self.div(np.where(right, x.dtype.type(1), power), 1 + power)
-
-    @_quiet
-    def softplus(self, x: Array) -> Array:
-        """log(1+e^x) = max(x, 0) + log1p(e^-|x|); for complex x the same, its imaginary part brought to [-π, π]."""
-        x = self._floating(x)
-        right = x.real >= 0
-        result: Array = np.where(right, x, x.dtype.type(0)) + self.log1p(np.exp(np.where(right, -x, x)))
-        if not np.iscomplexobj(x):
-            return result
-        turns = np.round(result.imag / (2 * np.pi))
-        return self.sub(result, np.asarray(2j * np.pi * turns).astype(x.dtype))
-
-    abs, sign, max, min = map(_real, ("abs", "sign", "max", "min"), (np.abs, np.sign, np.maximum, np.minimum))
-    relu = _real("relu", lambda x: np.maximum(x, np.zeros((), x.dtype)))
-
-    @_quiet
-    def _special(self, name: str, x: Array) -> Array:
-        import scipy.special  # here, so that `import attnfun` stays quick
-
-        x = self._floating(x)
-        wide = x.dtype.itemsize > (16 if np.iscomplexobj(x) else 8)  # SciPy has no long double
-        narrow = x.astype(np.complex128 if np.iscomplexobj(x) else np.float64) if wide else x
-        result: Array = getattr(scipy.special, name)(narrow)
-        return result.astype(x.dtype) if result.dtype != x.dtype else result
+        if entry.whole:
+            return _quiet(lambda self, x, n: function(n, converted(self, x)))
+        if entry.arity == 1:
+            return _quiet(lambda self, x: function(converted(self, x)))
+        return _quiet(lambda self, *args: function(*(converted(self, x) for x in args)))
 
     def _floating(self, x: Array) -> Array:
         x = np.asarray(x)

@@ -13,9 +13,10 @@ positivity).
 from fractions import Fraction
 
 from attnfun.language.graph import Builder, Graph
+from attnfun.language.operations import OPERATIONS
 
-_EVEN = frozenset({"cos", "cosh", "abs"})
-_ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "erf", "sign"})
+_EVEN = frozenset(name for name, entry in OPERATIONS.items() if entry.parity > 0)
+_ODD = frozenset(name for name, entry in OPERATIONS.items() if entry.parity < 0)
 
 
 def canonical(graph: Graph, monic: bool = False) -> Graph:

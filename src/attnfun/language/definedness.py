@@ -12,15 +12,15 @@ Failure mode: other arguments that touch their limit through cancellation (sqrt(
 
 import math
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
@@ -30,6 +30,9 @@ from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
 from attnfun.language.graph import Ratio, rational
 from attnfun.language.mean_value import enclosures, variables_in
 from attnfun.language.numbers import above, below
+from attnfun.language.operations import OPERATIONS
+from attnfun.language.operations.entry import NONNEGATIVE, NONZERO, POSITIVE, Range
+from attnfun.language.parse import parse
 from attnfun.language.ranges import range_of
 from attnfun.language.ratio import opened
 from attnfun.language.squares import sum_of_squares
@@ -47,63 +50,44 @@ class Condition:
 
     at: int
     argument: int
-    kind: str  # "nonzero" | "positive" | "nonnegative" | "unit" | "above -1"
-
-
-class _Kind(NamedTuple):
-    """A condition in words, when it holds for every value of [low, high], when for none (NaN fails), and the interval
-    that its argument must lie in.
-    """
-
-    words: str
-    holds: Callable[[Array, Array], NDArray[np.bool_]]
-    fails: Callable[[Array, Array], NDArray[np.bool_]]
-    least: Fraction | None = None
-    most: Fraction | None = None
-
-
-_KINDS = {
-    "nonzero": _Kind("must stay away from 0", lambda a, b: (a > 0) | (b < 0), lambda a, b: (a == 0) & (b == 0)),
-    "positive": _Kind("must stay above 0", lambda a, b: a > 0, lambda a, b: b <= 0, Fraction(0)),
-    "nonnegative": _Kind("must not be negative", lambda a, b: a >= 0, lambda a, b: b < 0, Fraction(0)),
-    "unit": _Kind(
-        "must stay in [-1, 1]",
-        lambda a, b: (a >= -1) & (b <= 1),
-        lambda a, b: (a > 1) | (b < -1),
-        Fraction(-1),
-        Fraction(1),
-    ),
-    "above -1": _Kind("must stay above -1", lambda a, b: a > -1, lambda a, b: b <= -1, Fraction(-1)),
-}
-_NEEDS = {
-    "log": "positive",
-    "pow": "positive",
-    "log1p": "above -1",
-    "sqrt": "nonnegative",
-    "asin": "unit",
-    "acos": "unit",
-}
+    kind: Range
 
 
 def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
-    """The graph, with the cosines of tan's arguments and both sides of every ratio appended, and all its conditions."""
+    """The graph, with what operations need something of (the cosines of tan's arguments, …) and both sides of every
+    ratio appended, and all its conditions.
+    """
     graph = opened(graph)
     nodes = list(graph.nodes)
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
-        kind, argument = _NEEDS.get(node.op), node.args[0] if node.args else -1
-        if node.divides:
-            kind, argument = "nonzero", node.args[-1]
-        elif node.op == "powr":
-            kind = "nonnegative" if isinstance(node.value, Fraction) and node.value > 0 else "positive"
-        elif node.op == "tan":
-            nodes.append(Node("cos", node.args))
-            kind, argument = "nonzero", len(nodes) - 1
-        elif node.op == "sign" and continuous:
-            kind = "nonzero"
-        if kind is not None:
-            found.append(Condition(i, argument, kind))
+        entry = OPERATIONS.get(node.op)
+        if entry is not None and entry.needs is not None and (continuous or not entry.needs.continuity):
+            found.append(Condition(i, _appended(nodes, entry.needs.of, node.args[-1]), entry.needs.range))
+        elif node.divides:
+            found.append(Condition(i, node.args[-1], NONZERO))
+        elif node.op == "powr" and isinstance(node.value, Fraction):
+            found.append(Condition(i, node.args[0], NONNEGATIVE if node.value > 0 else POSITIVE))
+        elif node.op == "pow":
+            found.append(Condition(i, node.args[0], POSITIVE))
     return Graph(tuple(nodes), graph.outputs), found
+
+
+def _appended(nodes: list[Node], formula: str, argument: int) -> int:
+    """Where the formula in x of a node comes to lie among `nodes`."""
+    at: list[int] = []
+    for node in _formula(formula).nodes:
+        if node.op == "var":
+            at.append(argument)
+        else:
+            nodes.append(replace(node, args=tuple(at[a] for a in node.args)))
+            at.append(len(nodes) - 1)
+    return at[-1]
+
+
+@lru_cache(maxsize=256)
+def _formula(text: str) -> Graph:
+    return parse(text, ["x"])
 
 
 _RATIONAL = frozenset({"var", "const", "neg", "add", "sub", "mul", "div", "powi"})
@@ -119,7 +103,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     forms, owners = _affine_forms(extended), variables_in(extended)
     low, high = -math.inf, math.inf
     for c in found:
-        least, most = _KINDS[c.kind].least, _KINDS[c.kind].most
+        least, most = c.kind.least, c.kind.most
         if least is None:
             continue
         form = forms[c.argument]
@@ -231,12 +215,12 @@ def require_conditions(graph: Graph, nodes: list[int], described: Graph, found: 
 
 def _describe(extended: Graph, c: Condition) -> str:
     node = extended.nodes[c.at]
+    entry = OPERATIONS.get(node.op)
+    called = entry.needs.called if entry is not None and entry.needs is not None else ""
     name = {"div": "the denominator", "powi": "the base", "powr": "the base", "pow": "the base"}.get(
-        node.op, f"the argument of {node.op}"
+        node.op, called or f"the argument of {node.op}"
     )
-    if node.op == "tan":
-        name = "the cosine behind tan,"
-    return f"{name} {extended.text(c.argument, limit=80)} {_KINDS[c.kind].words}"
+    return f"{name} {extended.text(c.argument, limit=80)} {c.kind.words}"
 
 
 def _at(box: Box, x: Array) -> str:
@@ -252,11 +236,11 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
     env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
     for c, value in zip(found, run(arguments, BallAlgebra(clip_sqrt=True), env), strict=True):
         low, high = ball_ends(value, len(X))
-        wrong = _KINDS[c.kind].fails(low, high)
+        wrong = c.kind.fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
-        if c.kind == "nonzero" and (low > 0).any() and (high < 0).any():
+        if c.kind.off_zero and (low > 0).any() and (high < 0).any():
             x = _zero_between(arguments, found.index(c), box, X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])
             raise InvalidRequest(
                 f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
@@ -268,7 +252,7 @@ def _what(extended: Graph, c: Condition) -> str:
     op = extended.nodes[c.at].op
     if op == "sign":
         return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2 instead"
-    return ": a pole inside the domain" if c.kind == "nonzero" else ": the target is not defined on the whole domain"
+    return ": a pole inside the domain" if c.kind.off_zero else ": the target is not defined on the whole domain"
 
 
 def _zero_between(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> Array:
@@ -299,8 +283,8 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         for k, (c, value) in enumerate(zip(found, values, strict=True)):
             if settled[k]:
                 continue
-            good = _KINDS[c.kind].holds(*ball_ends(value, len(lows)))
-            if not good.all() and c.kind in ("unit", "nonnegative"):
+            good = c.kind.holds(*ball_ends(value, len(lows)))
+            if not good.all() and c.kind.closed:
                 good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
             if not good.all():
                 worst = worst or c
@@ -325,7 +309,7 @@ def _weight(graph: Graph) -> int:
     return len(graph.nodes) + _SERIES * inside
 
 
-def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
+def _settled(arguments: Graph, k: int, kind: Range, box: Box, work: int) -> bool:
     """Is this argument a sum of squares, as it stands or by the law of cosines; or does its range settle it?
 
     Ranges know continued quotients as variables of their own, which saves many boxes.
@@ -334,9 +318,9 @@ def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
     if any(node.op == "ratio" for node in alone.nodes):
         boxes = max(_FEW_BOXES, min(_BOXES // 4, work // _weight(alone)))
         ((low, high),) = range_of(alone, box, budget=boxes)
-        if bool(_KINDS[kind].holds(np.array(low), np.array(high))):
+        if bool(kind.holds(np.array(low), np.array(high))):
             return True
-    if kind != "nonnegative":
+    if kind != NONNEGATIVE:
         return False
     build = Builder()
     at = build.copy(arguments.nodes)
@@ -348,7 +332,7 @@ def _settled(arguments: Graph, k: int, kind: str, box: Box, work: int) -> bool:
 
 
 def _holds_exactly(
-    arguments: Graph, k: int, kind: str, names: list[str], lows: Array, highs: Array, which: np.ndarray[Any, Any]
+    arguments: Graph, k: int, kind: Range, names: list[str], lows: Array, highs: Array, which: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """The boxes of `which` on which rational interval arithmetic settles it: 2/(1·2) is 1 and not a little more."""
     graph = arguments.reachable((arguments.outputs[k],))
@@ -360,7 +344,7 @@ def _holds_exactly(
         found = _rational_range(graph, sides)
         if found is not None:
             low, high = found
-            good[i] = low >= 0 if kind == "nonnegative" else low >= -1 and high <= 1
+            good[i] = kind.holds_exactly(low, high)
     return good
 
 

@@ -19,9 +19,9 @@ from typing import Any, Generic, TypeVar
 
 from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra
+from attnfun.language.operations.entry import Operation
 
 T = TypeVar("T")
-_ZERO, _QUARTER, _HALF, _ONE, _TWO = Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2)
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,6 @@ class Dual(Generic[T]):
 
     value: T
     partials: tuple[T | None, ...]
-
-
-def _smooth(op: str, slope: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
-    """The method of a function with a derivative: slope(base, argument, value)."""
-
-    def method(self: GradientAlgebra[Any], x: Dual[Any]) -> Dual[Any]:
-        value = getattr(self.base, op)(x.value)
-        return self._chain(x, value, lambda: slope(self.base, x.value, value))
-
-    return method
-
-
-def _asin_slope(base: Any, x: Any) -> Any:
-    return base.div(base.constant(_ONE), base.sqrt(base.sub(base.constant(_ONE), base.powi(x, 2))))
-
-
-def _gauss(base: Any, x: Any) -> Any:
-    return base.exp(base.neg(base.powi(x, 2)))
 
 
 class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
@@ -73,13 +55,13 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
 
     # --- building blocks ---
 
-    def _chain(self, x: Dual[T], value: T, slope: Callable[[], T]) -> Dual[T]:
+    def chain(self, x: Dual[T], value: T, slope: Callable[[], T]) -> Dual[T]:
         if all(p is None for p in x.partials):
             return Dual(value, x.partials)
         s = slope()
         return Dual(value, tuple(None if p is None else self.base.mul(s, p) for p in x.partials))
 
-    def _paired(self, value: T, x: Dual[T], y: Dual[T], rule: Callable[[T | None, T | None], T | None]) -> Dual[T]:
+    def paired(self, value: T, x: Dual[T], y: Dual[T], rule: Callable[[T | None, T | None], T | None]) -> Dual[T]:
         return Dual(value, tuple(rule(p, q) for p, q in zip_longest(x.partials, y.partials)))
 
     def _sum(self, x: T | None, y: T | None) -> T | None:
@@ -87,7 +69,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
             return y
         return x if y is None else self.base.add(x, y)
 
-    def _choose(self, x: T, y: T, a: T | None, b: T | None) -> T | None:
+    def choose(self, x: T, y: T, a: T | None, b: T | None) -> T | None:
         """a where x > y, b where x < y, the hull (or b) where it is open."""
         if a is None and b is None:
             return None
@@ -117,7 +99,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         return Dual(self.base.neg(x.value), tuple(None if p is None else self.base.neg(p) for p in x.partials))
 
     def add(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
-        return self._paired(self.base.add(x.value, y.value), x, y, self._sum)
+        return self.paired(self.base.add(x.value, y.value), x, y, self._sum)
 
     def sub(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -127,7 +109,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
                 return p
             return base.neg(q) if p is None else base.sub(p, q)
 
-        return self._paired(base.sub(x.value, y.value), x, y, partial)
+        return self.paired(base.sub(x.value, y.value), x, y, partial)
 
     def mul(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -136,7 +118,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
             return None if p is None else base.mul(a, p)
 
         value = base.mul(x.value, y.value)
-        return self._paired(value, x, y, lambda p, q: self._sum(times(y.value, p), times(x.value, q)))
+        return self.paired(value, x, y, lambda p, q: self._sum(times(y.value, p), times(x.value, q)))
 
     def div(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -148,17 +130,17 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
             drop = base.mul(quotient, q)
             return base.div(base.neg(drop) if p is None else base.sub(p, drop), y.value)
 
-        return self._paired(quotient, x, y, partial)
+        return self.paired(quotient, x, y, partial)
 
     def powi(self, x: Dual[T], n: int) -> Dual[T]:
         value = self.base.powi(x.value, n)
         if n == 0:
             return Dual(value, ())
-        return self._chain(x, value, lambda: self.base.mul(self._c(n), self.base.powi(x.value, n - 1)))
+        return self.chain(x, value, lambda: self.base.mul(self._c(n), self.base.powi(x.value, n - 1)))
 
     def powr(self, x: Dual[T], p: Fraction) -> Dual[T]:
         value = self.base.powr(x.value, p)
-        return self._chain(x, value, lambda: self.base.mul(self._c(p), self._real_power(x.value, Fraction(p) - 1)))
+        return self.chain(x, value, lambda: self.base.mul(self._c(p), self._real_power(x.value, Fraction(p) - 1)))
 
     def _real_power(self, x: T, p: Fraction) -> T:
         return self.base.powi(x, p.numerator) if p.denominator == 1 else self.base.powr(x, p)
@@ -166,59 +148,25 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
     def pow(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
         value = base.pow(x.value, y.value)
-        by_base = self._chain(x, value, lambda: base.mul(y.value, base.pow(x.value, base.sub(y.value, self._c(1)))))
-        by_exponent = self._chain(y, value, lambda: base.mul(value, base.log(x.value)))
-        return self._paired(value, by_base, by_exponent, self._sum)
+        by_base = self.chain(x, value, lambda: base.mul(y.value, base.pow(x.value, base.sub(y.value, self._c(1)))))
+        by_exponent = self.chain(y, value, lambda: base.mul(value, base.log(x.value)))
+        return self.paired(value, by_base, by_exponent, self._sum)
 
     def ratio(self, x: Dual[T], quotient: Ratio) -> Dual[T]:
         j = quotient.derivative + 1  # (h_j)' = (j+1) h_{j+1}
         following = replace(quotient, derivative=j)
         value = self.base.ratio(x.value, quotient)
-        return self._chain(x, value, lambda: self.base.mul(self._c(j), self.base.ratio(x.value, following)))
+        return self.chain(x, value, lambda: self.base.mul(self._c(j), self.base.ratio(x.value, following)))
 
-    # --- smooth functions ---
+    @classmethod
+    def method(cls, entry: Operation) -> Callable[..., Dual[Any]]:
+        if entry.dual is not None:
+            return entry.dual
+        op, slope = entry.name, entry.slope
+        assert slope is not None
 
-    sin = _smooth("sin", lambda b, x, value: b.cos(x))
-    cos = _smooth("cos", lambda b, x, value: b.neg(b.sin(x)))
-    tan = _smooth("tan", lambda b, x, value: b.add(b.constant(_ONE), b.powi(value, 2)))
-    asin = _smooth("asin", lambda b, x, value: _asin_slope(b, x))
-    acos = _smooth("acos", lambda b, x, value: b.neg(_asin_slope(b, x)))
-    atan = _smooth("atan", lambda b, x, value: b.div(b.constant(_ONE), b.add(b.constant(_ONE), b.powi(x, 2))))
-    sinh = _smooth("sinh", lambda b, x, value: b.cosh(x))
-    cosh = _smooth("cosh", lambda b, x, value: b.sinh(x))
-    tanh = _smooth("tanh", lambda b, x, value: b.sub(b.constant(_ONE), b.powi(value, 2)))
-    exp = _smooth("exp", lambda b, x, value: value)
-    expm1 = _smooth("expm1", lambda b, x, value: b.exp(x))
-    log = _smooth("log", lambda b, x, value: b.div(b.constant(_ONE), x))
-    log1p = _smooth("log1p", lambda b, x, value: b.div(b.constant(_ONE), b.add(b.constant(_ONE), x)))
-    sqrt = _smooth("sqrt", lambda b, x, value: b.div(b.constant(_HALF), value))
-    erf = _smooth("erf", lambda b, x, value: b.div(b.mul(b.constant(_TWO), _gauss(b, x)), b.sqrt(b.pi())))
-    # s(1-s) with s once: sharp on sets
-    sigmoid = _smooth(
-        "sigmoid", lambda b, x, value: b.sub(b.constant(_QUARTER), b.powi(b.sub(value, b.constant(_HALF)), 2))
-    )
-    softplus = _smooth("softplus", lambda b, x, value: b.sigmoid(x))
-    # 0/x is 0 off 0 and undefined at 0, which is what the derivative of a jump is
-    sign = _smooth("sign", lambda b, x, value: b.div(b.constant(_ZERO), x))
+        def smooth(self: GradientAlgebra[Any], x: Dual[Any], *whole: int) -> Dual[Any]:
+            value = getattr(self.base, op)(x.value, *whole)
+            return self.chain(x, value, lambda: slope(self.base, x.value, value, *whole))
 
-    # --- kinks ---
-
-    def abs(self, x: Dual[T]) -> Dual[T]:
-        base = self.base
-        zero = self._c(0)
-        if hasattr(base, "choose"):
-            partials = (None if p is None else self._choose(x.value, zero, p, base.neg(p)) for p in x.partials)
-            return Dual(base.abs(x.value), tuple(partials))
-        return self._chain(x, base.abs(x.value), lambda: base.sign(x.value))
-
-    def relu(self, x: Dual[T]) -> Dual[T]:
-        zero = self._c(0)
-        return Dual(self.base.relu(x.value), tuple(self._choose(x.value, zero, p, None) for p in x.partials))
-
-    def max(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
-        value = self.base.max(x.value, y.value)
-        return self._paired(value, x, y, lambda p, q: self._choose(x.value, y.value, p, q))
-
-    def min(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
-        value = self.base.min(x.value, y.value)
-        return self._paired(value, x, y, lambda p, q: self._choose(x.value, y.value, q, p))
+        return smooth

@@ -6,8 +6,9 @@ and numbers the nodes in the order a depth-first walk from the outputs finishes 
 operations are therefore equal as values.
 
     nullary  const (value: Fraction)   var (value: name)   pi   e
-    unary    neg, the functions of UNARY, powi (value: int), powr (value: Fraction that is no integer)
-    binary   add sub mul div max min, pow (x**y with a y that is no rational constant)
+    unary    neg, powi (value: int), powr (value: Fraction that is no integer), and those of `operations`, of which
+             some carry a whole number: jv(n, x)
+    binary   add sub mul div, pow (x**y with a y that is no rational constant), and those of `operations`: max min
     derived  ratio (value: Ratio), a quotient continued to a point where both sides vanish; unary, never read or written
 
 Failure modes: a constant outside [1e-300, 1e300], a division by the constant zero, an exponent above 1000 or a graph
@@ -28,16 +29,14 @@ from typing import Any, Final
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.language.brief import Brief
+from attnfun.language.operations import OPERATIONS
 
-FUNCTIONS: Final = (
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt",
-    "abs", "sign", "erf", "sigmoid", "softplus", "relu",
-)  # fmt: skip
+FUNCTIONS: Final = tuple(name for name, entry in OPERATIONS.items() if entry.arity == 1)
 NULLARY: Final = frozenset({"const", "var", "pi", "e"})
 UNARY: Final = frozenset({"neg", "powi", "powr", "ratio", *FUNCTIONS})
-BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", "max", "min"})
-NOT_ANALYTIC: Final = frozenset({"abs", "sign", "relu", "max", "min"})
-PARTIAL: Final = frozenset({"tan", "asin", "acos", "log", "log1p", "sqrt", "sign", "powr", "pow", "ratio"})
+BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", *(set(OPERATIONS) - set(FUNCTIONS))})
+NOT_ANALYTIC: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.rectangle is None)
+PARTIAL: Final = frozenset({"powr", "pow", "ratio", *(name for name, entry in OPERATIONS.items() if entry.needs)})
 OPS: Final = (NULLARY | UNARY | BINARY) - {"ratio"}
 
 MAX_NODES: Final = 200_000
@@ -101,7 +100,8 @@ class Ratio:
 
 
 Value = Fraction | int | str | Ratio | None
-_CARRIED: Final[dict[str, type]] = {"powi": int, "powr": Fraction, "ratio": Ratio}
+_WHOLE: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.whole)
+_CARRIED: Final[dict[str, type]] = {"powi": int, "powr": Fraction, "ratio": Ratio, **dict.fromkeys(_WHOLE, int)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class Graph(Brief):
                 raise bad(f"row {i} is no operation")
             op: str = row[0]
             arity = 0 if op in NULLARY else 1 if op in UNARY else 2
-            has_value = op in ("const", "var", "powi", "powr")
+            has_value = op in ("const", "var", "powi", "powr") or op in _WHOLE
             if len(row) != 1 + (arity > 0) + has_value:
                 raise bad(f"row {i} ({op}) has the wrong length")
             args = _indices(row[1] if arity else [], i)
@@ -306,7 +306,7 @@ class Builder:
             return args[0]
         if op in ("add", "mul") and constants[0] == neutral:
             return args[1]
-        return self._extreme(op, *args) if op in ("max", "min") else self._store(Node(op, args))
+        return self._extreme(op, *args) if op in ("max", "min") else self._store(Node(op, args, value))
 
     def copy(self, nodes: Iterable[Node], rule: Callable[[Node, list[int]], int | None] | None = None) -> list[int]:
         """Build `nodes` (the nodes of a graph, in order) again in this builder; entry i is where node i came to lie.
@@ -450,6 +450,8 @@ def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> No
         raise ValueError(f"{op} takes {arity} earlier node(s), not {args}")
     kind = _CARRIED.get(op)
     wanted = value is None if kind is None else isinstance(value, kind)
+    if op in _WHOLE and isinstance(value, int) and abs(value) > MAX_EXPONENT:
+        raise InvalidRequest(f"{op} of a whole number of size above {MAX_EXPONENT:,}")
     if not wanted or op in ("const", "var"):
         raise ValueError(f"{op} cannot carry the value {value!r}")
 
@@ -523,7 +525,8 @@ def _text(nodes: Sequence[Node], index: int, limit: int) -> str:
             sign, precedence, left, right = _INFIX[op]
             text = side(args[0], left) + sign + side(args[1], right)
         else:
-            text, precedence = f"{op}({', '.join(texts[arg][0] for arg in args)})", _ATOM
+            whole = [] if node.value is None else [str(node.value)]
+            text, precedence = f"{op}({', '.join([*whole, *(texts[arg][0] for arg in args)])})", _ATOM
         texts[i] = (text[: limit + 1], precedence)
     text = texts[index][0]
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
@@ -571,7 +574,7 @@ def _indices(row: object, below: int) -> tuple[int, ...] | None:
 def _value(op: str, item: object) -> Value:
     if op == "var":
         return item if isinstance(item, str) and is_name(item) else None
-    if op == "powi":
+    if op == "powi" or op in _WHOLE:
         return item if type(item) is int and abs(item) <= MAX_EXPONENT else None
     if not isinstance(item, str) or not _RATIONAL.fullmatch(item):
         return None

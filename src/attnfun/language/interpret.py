@@ -6,10 +6,12 @@ An algebra says what each operation means for its values; `run` walks the graph 
 import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.language.graph import Graph, Node
+from attnfun.language.operations import OPERATIONS
+from attnfun.language.operations.entry import Operation
 
 T = TypeVar("T")
 static: Callable[[Any], Any] = staticmethod  # of a function of any kind, NumPy's among them
@@ -19,7 +21,7 @@ class NotAnalytic(AttnfunError):
     """An operation without a complex derivative (abs, sign, max, min, relu) was asked of complex values."""
 
 
-def _not_analytic(op: str) -> Callable[..., Any]:
+def not_analytic(op: str) -> Callable[..., Any]:
     def method(self: object, *args: object) -> NoReturn:
         raise NotAnalytic(f"{op} is not analytic")
 
@@ -28,20 +30,30 @@ def _not_analytic(op: str) -> Callable[..., Any]:
 
 class Algebra(Generic[T]):
     """What every operation of the graph means for values of type T: a method of the operation's name (`graph` lists
-    them), of one or two values; `powi`, `powr` and `ratio` of a value and what the node carries; `pi` and `e` of none.
+    them), of one or two values; `powi`, `powr`, `ratio` and jv(n, x) of a value and what the node carries; `pi` and
+    `e` of none. Arithmetic, powers and `ratio` are written here or by the algebra; the others `method` makes of their
+    entries, when they are first used.
 
     What stands here is for values that compute by operators and have no order. Shapes broadcast where T has shapes.
     """
 
     add, sub, mul, neg = map(static, (operator.add, operator.sub, operator.mul, operator.neg))
-    abs, sign, relu, max, min = map(_not_analytic, ("abs", "sign", "relu", "max", "min"))
 
     def constant(self, value: Fraction, /) -> T:
         raise NotImplementedError
 
-    if TYPE_CHECKING:
+    @classmethod
+    def method(cls, entry: Operation) -> Callable[..., T]:
+        """The operation of an entry on the values of this algebra, as a method."""
+        raise NotImplementedError
 
-        def __getattr__(self, op: str) -> Callable[..., T]: ...
+    def __getattr__(self, op: str) -> Callable[..., T]:
+        entry = OPERATIONS.get(op)
+        if entry is None:
+            raise AttributeError(f"{type(self).__name__} has no operation {op}")
+        setattr(type(self), op, self.method(entry))
+        found: Callable[..., T] = getattr(self, op)
+        return found
 
 
 def power_by_squaring(x: T, n: int, mul: Callable[[T, T], T]) -> T:

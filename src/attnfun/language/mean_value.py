@@ -16,7 +16,7 @@ from attnfun.language.enclosures import Ball, ball, balls, lift, point_balls, sp
 from attnfun.language.gradient import Dual, GradientAlgebra
 from attnfun.language.graph import Graph, reached
 from attnfun.language.interpret import step
-from attnfun.language.intervals import Floats
+from attnfun.language.interval import Floats
 
 Known = Mapping[int, tuple[float, float]]
 

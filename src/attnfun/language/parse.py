@@ -1,7 +1,8 @@
 """Text to graph. The text is never run: it is scanned, parsed by `ast`, and only the nodes listed here are read.
 
     numbers   exact: 0.1 is 1/10, read from the text and not from the double
-    names     a name of the domain is a variable, whatever it is called (e, pi, I, gamma); else pi and e are constants
+    names     a name of the domain is a variable, whatever it is called (e, pi, I, gamma); else pi and e are constants;
+              a name followed by "(" is a function: gamma may be both
     + - * / **, unary minus, brackets, and calls of CALLS
 
 The scan comes first and accepts exactly the sentences of this small grammar, so Python's own parser, which may be slow
@@ -17,10 +18,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, NoReturn
 
 from attnfun.errors import InvalidRequest, require
-from attnfun.language.graph import FUNCTIONS, MAX_NODES, MAX_OUTPUTS, OUT_OF_RANGE, Builder, Graph, is_name, shown
+from attnfun.language.graph import MAX_NODES, MAX_OUTPUTS, OUT_OF_RANGE, Builder, Graph, is_name, shown
+from attnfun.language.operations import CALLED
+from attnfun.language.operations.entry import Derived
 
 MAX_CHARACTERS: Final = 20_000
 MAX_DEPTH: Final = 200  # of brackets, of signs in a row, of powers of powers; Python's tokenizer has the same limit
@@ -28,11 +32,8 @@ MAX_TERMS: Final = 5_000  # numbers, names, operators and calls
 MAX_HEIGHT: Final = 800  # of the syntax tree; a sum of n terms has height n, and Python's own parser recurses over it
 MAX_DIGITS: Final = 400
 
-_ALIASES: Final[Mapping[str, str]] = {
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log",
-}  # fmt: skip
 _MANY: Final[Mapping[str, tuple[int, int]]] = {"max": (2, MAX_TERMS), "min": (2, MAX_TERMS), "clip": (3, 3)}
-CALLS: Final = (*FUNCTIONS, *_ALIASES, *_MANY)
+CALLS: Final = (*CALLED, "clip")
 CONSTANTS: Final = ("pi", "e")
 
 _TOKEN: Final = re.compile(
@@ -242,7 +243,7 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, cal
             return builder.apply(_OPERATORS[type(node.op)], built[node.left], built[node.right])
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
             args = [built[arg] for arg in node.args]
-            own = None if calls is None or node.func.id in names else calls(node.func.id, args, builder)
+            own = None if calls is None else calls(node.func.id, args, builder)
             return _call(node.func.id, args, at, source, names, builder) if own is None else own
         _refuse(source, at, "this is not part of the language of expressions")
 
@@ -260,11 +261,11 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, cal
 
 
 def _call(name: str, args: list[int], at: int, source: str, names: Sequence[str], builder: Builder) -> int:
-    if name in names:
-        _refuse(source, at, f"'{name}' is a variable and cannot be called; a product is written {name}*(…)")
     if name not in CALLS:
+        if name in names:
+            _refuse(source, at, f"'{name}' is a variable and cannot be called; a product is written {name}*(…)")
         _refuse(source, at, f"unknown function {_unknown(name, CALLS, 'the functions are', CALLS)}")
-    least, most = _MANY.get(name, (1, 1))
+    least, most = _MANY.get(name) or (arity(name), arity(name))
     if not least <= len(args) <= most:
         wanted = f"{least} argument{'s' if least > 1 else ''}" if least == most else f"{least} or more arguments"
         _refuse(source, at, f"{name} takes {wanted}, not {len(args)}")
@@ -275,7 +276,37 @@ def _call(name: str, args: list[int], at: int, source: str, names: Sequence[str]
         for arg in args[1:]:
             result = builder.apply(name, result, arg)
         return result
-    return builder.apply(_ALIASES.get(name, name), args[0])
+    return written(builder, name, args)
+
+
+def arity(name: str) -> int:
+    entry = CALLED[name]
+    return len(entry.arguments) if isinstance(entry, Derived) else entry.arity + entry.whole
+
+
+def written(builder: Builder, name: str, args: Sequence[int]) -> int:
+    """The node of a call, or of an operation of `builder` that no call writes (add, pow, …)."""
+    entry = CALLED.get(name)
+    if entry is None:
+        return builder.apply(name, *args)
+    if isinstance(entry, Derived):
+        formula = _formula(entry)
+        at = builder.copy(
+            formula.nodes,
+            lambda node, _: args[entry.arguments.index(str(node.value))] if node.op == "var" else None,
+        )
+        return at[formula.outputs[0]]
+    if not entry.whole:
+        return builder.apply(entry.name, *args)
+    first = builder.node(args[0])
+    if first.op != "const" or not isinstance(first.value, Fraction) or first.value.denominator != 1:
+        raise InvalidRequest(f"the first argument of {name} is a whole number, such as 0 or 2")
+    return builder.apply(entry.name, *args[1:], value=first.value.numerator)
+
+
+@lru_cache(maxsize=256)
+def _formula(entry: Derived) -> Graph:
+    return parse(entry.formula, entry.arguments)
 
 
 def _unknown(name: str, candidates: Sequence[str], intro: str, listed: Sequence[str]) -> str:

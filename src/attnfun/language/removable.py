@@ -34,6 +34,8 @@ from attnfun.language.definedness import Condition, conditions, require_conditio
 from attnfun.language.differences import divided
 from attnfun.language.enclosures import Ball, ball, lower, point_balls, upper
 from attnfun.language.graph import MAX_EXPONENT, NOT_ANALYTIC, Ratio
+from attnfun.language.operations import OPERATIONS
+from attnfun.language.operations.entry import POSITIVE
 from attnfun.language.series import series_length
 from attnfun.language.squares import factored, rooted
 
@@ -140,10 +142,10 @@ def require_thin(graph: Graph, nodes: Sequence[int], box: Box) -> None:
     for node in nodes:
         below = graph.reachable([node])
         text = below.text(below.outputs[0], 80)
-        if any(n.op in NOT_ANALYTIC or n.op in ("asin", "acos") for n in below.nodes):
+        if any(n.op in NOT_ANALYTIC or (n.op in OPERATIONS and OPERATIONS[n.op].rough) for n in below.nodes):
             raise Infeasible(f"{text} is divided by, may vanish, and is not analytic")
         roots = [(i, n.args[0]) for i, n in enumerate(below.nodes) if n.op in ("sqrt", "powr")]
-        found = [Condition(i, argument, "positive") for i, argument in roots]
+        found = [Condition(i, argument, POSITIVE) for i, argument in roots]
         require_conditions(below, [argument for _, argument in roots], below, found, box)
         with precision(_BITS):
             env = {name: point_balls(X[:, k]) for k, name in enumerate(box.names)}

@@ -1,6 +1,6 @@
 """An ordinary NumPy function to a graph: it is called once, on stand-ins that write down what is done to them.
 
-    operators + - * / ** abs, the ufuncs of UFUNCS (SciPy's erf and expit too), np.clip, sums and norms of a vector
+    operators + - * / ** abs, the ufuncs of UFUNCS (SciPy's that the language has), np.clip, sums and norms of a vector
 
 A float in the function is the exact rational of that double (np.pi is a rational, 1.2e-16 away from π). The graph is
 what the function did on this one call: a function that draws random numbers, counts its calls or asks for the type of
@@ -22,7 +22,9 @@ from typing import Any, ClassVar, Final, NoReturn
 import numpy as np
 
 from attnfun.errors import AttnfunError, InvalidRequest, require
-from attnfun.language.graph import FUNCTIONS, MAX_OUTPUTS, Builder, Graph, shown
+from attnfun.language.graph import MAX_OUTPUTS, Builder, Graph, shown
+from attnfun.language.operations import TRACED
+from attnfun.language.parse import written
 
 
 class Untraceable(AttnfunError):
@@ -163,8 +165,8 @@ class _Stand:
 
     def __getattr__(self, name: str) -> Any:
         # np.sin of an object array (np.asarray(x) is one) calls the method `sin` of its entries.
-        if UFUNCS.get(name) in FUNCTIONS:
-            return lambda: self._apply(str(UFUNCS[name]), self)
+        if name in TRACED:
+            return lambda: self._apply(TRACED[name].name, self)
         raise AttributeError(f"a traced value has no attribute {name}")
 
     def clip(self, low: Any = None, high: Any = None) -> Any:
@@ -211,7 +213,7 @@ class Tracer(_Stand):
         if vector is not None:
             return vector._apply(op, *args)
         try:
-            return Tracer(self.builder, self.builder.apply(op, *(_index(self.builder, arg) for arg in args)))
+            return Tracer(self.builder, written(self.builder, op, [_index(self.builder, arg) for arg in args]))
         except InvalidRequest as error:
             raise Untraceable(f"the function cannot be traced: {error}") from None
 
@@ -311,13 +313,6 @@ def _norm(x: Any, ord: Any = None, axis: int | None = None) -> Any:
     return total._apply("sqrt", total)
 
 
-def _sinc(x: Any) -> Any:
-    """NumPy's sinc, sin(πx)/(πx)."""
-    first = x.items[0] if isinstance(x, TracerVector) else x
-    turn = x._apply("mul", Tracer(first.builder, first.builder.apply("pi")), x)
-    return x._apply("div", x._apply("sin", turn), turn)
-
-
 def _polyval(p: Any, x: Any) -> Any:
     result = p[0]
     for coefficient in p[1:]:
@@ -332,27 +327,14 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return result if high is None else stand._apply("min", result, high)
 
 
-def _logaddexp(apply: Callable[..., Any], x: Any, y: Any) -> Any:
-    if isinstance(x, int | float) and x == 0:
-        return apply("softplus", y)
-    return apply("add", x, apply("softplus", apply("sub", y, x)))
-
-
 Rule = str | Callable[..., Any]
 UFUNCS: Final[Mapping[str, Rule]] = {
-    **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt")},
-    **{"arcsin": "asin", "arccos": "acos", "arctan": "atan", "asin": "asin", "acos": "acos", "atan": "atan"},
+    **{name: entry.name for name, entry in TRACED.items()},
     **{"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg"},
-    **{"power": "pow", "pow": "pow", "float_power": "pow", "absolute": "abs", "fabs": "abs", "sign": "sign"},
-    **{"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "erf": "erf", "expit": "sigmoid"},
+    **{"power": "pow", "pow": "pow", "float_power": "pow"},
     "positive": lambda apply, x: x,
     "square": lambda apply, x: apply("pow", x, 2),
     "reciprocal": lambda apply, x: apply("div", 1, x),
-    "exp2": lambda apply, x: apply("pow", 2, x),
-    "log2": lambda apply, x: apply("div", apply("log", x), apply("log", 2)),
-    "log10": lambda apply, x: apply("div", apply("log", x), apply("log", 10)),
-    "hypot": lambda apply, x, y: apply("sqrt", apply("add", apply("pow", x, 2), apply("pow", y, 2))),
-    "logaddexp": _logaddexp,
 }
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "clip": _clip,
@@ -362,7 +344,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "min": lambda a, axis=None: _reduce("min", a, axis),
     "norm": _norm,
     "polyval": _polyval,
-    "sinc": _sinc,
+    "sinc": lambda x: x._apply("sinc", x),
     "dot": _inner,
     "stack": lambda arrays, axis=0: TracerVector(_gather(arrays)),
     "column_stack": lambda tup: TracerVector(_gather(tup)),

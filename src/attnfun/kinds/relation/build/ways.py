@@ -28,11 +28,12 @@ from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
 from attnfun.kinds.relation.terms import Expansion, expansion_of, refuse_many_terms
 from attnfun.language.graph import NOT_ANALYTIC
+from attnfun.language.operations import OPERATIONS
 from attnfun.search import Goal, Proposal, Proposals, search
 
 Way = tuple[Proposal, Certificate]
 _TOWERS = 0.45  # of eps for each tower of separable terms
-_SINGULAR = frozenset({"sqrt", "powr", "pow", "asin", "acos"})  # at an end of their domain
+_SINGULAR = frozenset({"sqrt", "powr", "pow"}) | {name for name, entry in OPERATIONS.items() if entry.rough}
 
 
 def find(ask: Ask) -> Way:

@@ -29,12 +29,16 @@ from numpy.typing import NDArray
 
 from attnfun.kinds.function.build.unary.keys import Array, Keys
 from attnfun.language import ArrayAlgebra, Graph, run, run_all
+from attnfun.language.graph import FUNCTIONS, NOT_ANALYTIC
+from attnfun.language.operations import OPERATIONS
 from attnfun.language.ratio import opened
 
 _GRID = 1500  # points a third of the scan: the interval itself and as much again on either side
-_ROOTS: dict[str, Callable[[Any], Any]] = dict.fromkeys(("sqrt", "log", "powr", "pow"), lambda g: g)
-_ROOTS |= dict.fromkeys(("asin", "acos"), lambda g: 1 - g * g) | {"log1p": lambda g: 1 + g, "tan": np.cos}
-KINKS = frozenset({"abs", "relu", "max", "min"})
+_ROOTS: dict[str, Callable[[Any], Any]] = {
+    name: entry.singular for name, entry in OPERATIONS.items() if entry.singular is not None
+}
+_ROOTS |= dict.fromkeys(("powr", "pow"), lambda g: g)
+KINKS = NOT_ANALYTIC - {"sign"}
 
 
 @dataclass(frozen=True)
@@ -156,10 +160,7 @@ def _snapped(s: float, low: float, high: float) -> float:
     return low if abs(s - low) <= near else high if abs(s - high) <= near else s
 
 
-_ONE = frozenset(
-    {"sin", "cos", "tan", "exp", "log", "sqrt", "abs", "relu", "tanh", "sigmoid", "powi", "powr", "log1p", "expm1",
-     "atan", "erf", "softplus", "sinh", "cosh", "asin", "acos"}
-)  # fmt: skip
+_ONE = frozenset({"powi", "powr", *FUNCTIONS}) - {"sign"}
 
 
 @dataclass(frozen=True)

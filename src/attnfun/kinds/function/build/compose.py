@@ -29,6 +29,7 @@ from attnfun.kinds.function.build.compose_steps import Forms, Step, fit_tensor, 
 from attnfun.kinds.function.build.compose_walk import Walk
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import KINKS, kink_fit
+from attnfun.kinds.function.build.unary.features import KINKS as NOT_SMOOTH
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array, Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
@@ -55,6 +56,11 @@ class Compose(Construction):
         feasible(math.isinf(request.norm), "compose: only the sup norm is offered")
         why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
         feasible(len(graph.nodes) <= _LARGE or read_units(graph) is None, why, {"method": "relu_network"})
+        if request.function.box.dim == 1 and any(node.op in NOT_SMOOTH for node in graph.nodes) and request.realise == "attention":
+            try:
+                return self._plan(request, _program(graph, request, tensors=False, apart=True))
+            except Infeasible:
+                pass
         thin = request.max_rank is not None and request.max_rank <= max(ARGUMENTS)
         tensors = request.realise == "attention" and request.attempt == 0 and not thin
         finished = _program(graph, request, tensors)
@@ -98,20 +104,20 @@ class Compose(Construction):
         return build(request, *plan.data)
 
 
-def _program(target: Graph, request: Request, tensors: bool) -> Finished:
+def _program(target: Graph, request: Request, tensors: bool, apart: bool = False) -> Finished:
     """The program of the walk: of few keys, or of few layers where that is preferred or asked for."""
     mlp, box = request.realise == "mlp", request.function.box
     graph, squares = canonical(target), frozenset[int]()
     if not mlp:  # broken lines are not pinned
         graph, squares = as_norms(graph, box)
     keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
-    walk = Walk(graph, box, keys_of, squares, shallow, tensors)
+    walk = Walk(graph, box, keys_of, squares, shallow, tensors, apart)
     if not mlp:
         _require_few_fits(walk.least_steps())
     finished = walk.finished
     feasible(finished.heads, "compose: the target is affine")
     if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
-        finished = Walk(graph, box, keys_of, squares, True, tensors).finished
+        finished = Walk(graph, box, keys_of, squares, True, tensors, apart).finished
     return finished
 
 

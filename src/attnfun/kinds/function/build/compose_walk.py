@@ -62,13 +62,14 @@ class Walk(Nodes):
         squares: frozenset[int] = frozenset(),
         shallow: bool = False,
         tensors: bool = True,
+        apart: bool = False,
     ) -> None:
         """`squares`: nodes p² of the target that stay steps of their own; `shallow`: few layers before few keys;
-        `tensors`: steps of several arguments are allowed.
+        `tensors`: steps of several arguments are allowed; `apart`: kinks are steps of their own.
         """
         super().__init__(target, box)
         self.squares = {self.at[n] for n in squares}
-        self.shallow, self.tensors = shallow, tensors
+        self.shallow, self.tensors, self.apart = shallow, tensors, apart
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
         self._sizes: dict[tuple[Graph, Ranges], float] = {}
@@ -181,7 +182,7 @@ class Walk(Nodes):
             yield lambda p: self._relu(p, n)
         if node.op == "log" and self.is_monomial(node.args[0]):
             yield lambda p: self._log_product(p, node.args[0])
-        candidates = self.dominators(n)
+        candidates = [u for u in self.dominators(n) if not self.apart or self._is_apart(n, u)]
         for u in [*candidates[:_CANDIDATES], *candidates[max(_CANDIDATES, len(candidates) - 2) :]]:
             if self._spent > _WORK and u != candidates[-1]:
                 continue
@@ -197,6 +198,11 @@ class Walk(Nodes):
         if self.tensors and sum(one.op in KINKS for one in self.graph(n).nodes) <= _KINKED:
             for cut in self.cuts(n):
                 yield partial(self._tensor, n=n, cut=cut)
+
+    def _is_apart(self, n: int, u: int) -> bool:
+        """Is n, as a function of u, one kink or without kinks?"""
+        ops = [node.op for node in step_graph(self.source, n, (u,)).nodes]
+        return len(ops) == 2 or not any(op in KINKS for op in ops)
 
     def _tensor(self, program: Program, n: int, cut: tuple[int, ...]) -> int:
         """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""

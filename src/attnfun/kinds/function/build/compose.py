@@ -56,13 +56,14 @@ class Compose(Construction):
         feasible(math.isinf(request.norm), "compose: only the sup norm is offered")
         why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
         feasible(len(graph.nodes) <= _LARGE or read_units(graph) is None, why, {"method": "relu_network"})
-        if request.function.box.dim == 1 and any(node.op in NOT_SMOOTH for node in graph.nodes) and request.realise == "attention":
-            try:
-                return self._plan(request, _program(graph, request, tensors=False, apart=True))
-            except Infeasible:
-                pass
         thin = request.max_rank is not None and request.max_rank <= max(ARGUMENTS)
         tensors = request.realise == "attention" and request.attempt == 0 and not thin
+        kinked = any(node.op in NOT_SMOOTH for node in graph.nodes)
+        if kinked and request.realise == "attention" and request.prefer != "layers" and request.max_layers is None:
+            try:
+                return self._plan(request, _program(graph, request, tensors, apart=True))
+            except Infeasible:
+                pass
         finished = _program(graph, request, tensors)
         try:
             return self._plan(request, finished)

@@ -160,7 +160,19 @@ def _sums(rows: Any, n: int, V: Any, v0: int, p: int, g: int, num: Any, i: int, 
 
 
 def _attend(
-    Q: Any, K: Any, V: Any, S: Any, heads: Any, num: Any, den: Any, peak: Any, first: int, last: int, far: Any
+    Q: Any,
+    K: Any,
+    V: Any,
+    S: Any,
+    heads: Any,
+    num: Any,
+    den: Any,
+    peak: Any,
+    first: int,
+    last: int,
+    far: Any,
+    rows: Any,
+    top: Any,
 ) -> None:
     """Lanes first to last of several heads: num (I, Σp, L), den and peak (I, H, L) from Q (I, .., L), K and V (J, ..).
 
@@ -168,7 +180,6 @@ def _attend(
     begin in V and how many those are. Its numerators follow those of the heads before it.
     """
     items, keys = len(Q), len(K)
-    rows, top = np.empty((GROUP + 3, LANES), Q.dtype), np.empty(LANES, Q.dtype)
     for a in range(first, last, LANES):
         b = min(last, a + LANES)
         c, o0 = b - a, 0
@@ -213,7 +224,8 @@ def attend(dtype: str, own: bool) -> Any:
         Q: Any, K: Any, V: Any, S: Any, heads: Any, num: Any, den: Any, peak: Any, first: int, last: int, far: Any
     ) -> None:
         if len(sources) > 0:
-            _play(Q, K, V, S, heads, num, den, peak, first, last, far)
+            rows, top = np.empty((GROUP + 3, LANES), Q.dtype), np.empty(LANES, Q.dtype)
+            _play(Q, K, V, S, heads, num, den, peak, first, last, far, rows, top)
 
     keys, found = array(real, 3 if own else 2), (array(real, 3, False),) * 3
     given = (array(real, 3), keys, keys, array(real, 2), array(types.int64, 2), *found)

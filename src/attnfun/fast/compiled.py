@@ -27,8 +27,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compiled when it is called, for the types it is called with; as a part of a kernel no extra call."""
-    made: F = njit(**FLAGS)(function)
+    """Compiled when it is called, for the types it is called with; as a part of a kernel no extra call.
+
+    It makes no arrays: so numba counts no references to rows, which would be a locked instruction for each row it reads.
+    """
+    made: F = njit(_nrt=False, **FLAGS)(function)
     return made
 
 

@@ -24,11 +24,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import njit, types
 
 from attnfun.fast.codes import FACTOR, FORM, KEYS, LATTICE
-from attnfun.fast.compiled import SOURCES, array, compiled, exp, kept
+from attnfun.fast.compiled import FLAGS, SOURCES, array, compiled, exp, kept
 from attnfun.fast.windows import window
+
+MOST_AXES = 64
+"""The values of a head are an array with an axis for each, and NumPy's arrays have 64 at most."""
 
 
 @compiled
@@ -266,14 +269,14 @@ def _mix(rows: Any, first: int, n: int, numbers: Any, v: int, out: Any, c: int) 
 
 
 @compiled
-def _factor(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> None:
+def _factor(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, places: Any, c: int) -> None:
     """index: A, p, for each axis n, r and r query rows, then p rows to write; numbers: axes as in KEYS, then values.
 
     rows: A − 1 sums of inner axes, one denominator, then for each axis its n terms, their sum and a spare.
     """
     A, p = index[at], index[at + 1]
     at += 2
-    sizes, starts = np.empty(A, np.int64), np.empty(A, np.int64)
+    sizes, starts, place = places[0], places[1], places[2]
     first = A + 1
     den = rows[A]
     for q in range(c):
@@ -291,10 +294,10 @@ def _factor(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: i
     outer, last = 1, sizes[A - 1]
     for a in range(A - 1):
         outer *= sizes[a]
-    place = np.empty(A, np.int64)
     for o in range(p):
         out = buf[index[at + o]]
-        place[:] = 0
+        for a in range(A):
+            place[a] = 0
         for a in range(A - 1):
             own = rows[a]
             for q in range(c):
@@ -402,7 +405,25 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
     return True
 
 
-def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:
+@compiled
+def _read(X: Any, begin: int, buf: Any, c: int) -> None:
+    """Points begin to begin + c to the first rows of the stream."""
+    for k in range(X.shape[1]):
+        row = buf[k]
+        for q in range(c):
+            row[q] = X[begin + q, k]
+
+
+@compiled
+def _write(buf: Any, results: Any, out: Any, begin: int, c: int) -> None:
+    for k in range(len(results)):
+        row = buf[results[k]]
+        for q in range(c):
+            out[begin + q, k] = row[q]
+
+
+@njit(**FLAGS)  # type: ignore[untyped-decorator]
+def _play(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:
     """out = the network at the points X, block by block.
 
     ops: code, places in index, numbers and table; then code and places of what is done where LATTICE does not apply.
@@ -410,14 +431,11 @@ def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape
     """
     size = shape[2]
     buf, rows = np.empty((shape[0], size), numbers.dtype), np.empty((shape[1], size), numbers.dtype)
-    spots = np.empty((2, size), np.int64)
-    n, d = X.shape
+    spots, places = np.empty((2, size), np.int64), np.empty((4, MOST_AXES), np.int64)
+    n = len(X)
     for begin in range(0, n, size):
         c = min(size, n - begin)
-        for k in range(d):
-            row = buf[k]
-            for q in range(c):
-                row[q] = X[begin + q, k]
+        _read(X, begin, buf, c)
         for i in range(len(ops)):
             code, at, w = ops[i, 0], ops[i, 1], ops[i, 2]
             if code == LATTICE:
@@ -429,21 +447,15 @@ def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape
             elif code == KEYS:
                 _keys(buf, index, at, numbers, w, rows, c)
             elif code == FACTOR:
-                _factor(buf, index, at, numbers, w, rows, c)
+                _factor(buf, index, at, numbers, w, rows, places, c)
             else:
-                window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, c)
-        for k in range(len(results)):
-            row = buf[results[k]]
-            for q in range(c):
-                out[begin + q, k] = row[q]
-
-
-_play = compiled(_run)
+                window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, places, c)
+        _write(buf, results, out, begin, c)
 
 
 @lru_cache
 def run(dtype: str) -> Any:
-    """`_run` for one dtype; the first call on a machine takes some seconds, later ones read the cache."""
+    """`_play` for one dtype; the first call on a machine takes some seconds, later ones read the cache."""
     sources, real = SOURCES, types.float64 if dtype == "float64" else types.float32
 
     def entry(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:

@@ -42,7 +42,7 @@ def _nearest(x: Any, count: int, numbers: Any, w: int, spots: Any, c: int) -> No
 
 @compiled
 def window(
-    buf: Any, index: Any, at: int, numbers: Any, w: int, table: Any, v: int, rows: Any, spots: Any, c: int
+    buf: Any, index: Any, at: int, numbers: Any, w: int, table: Any, v: int, rows: Any, spots: Any, places: Any, c: int
 ) -> None:
     """index: A, p, for each axis a query row, its keys, window and radius, then p rows to write; numbers: for each axis
     -inf, its breakpoints, inf, then its steps. table[v:]: values, the outputs of a cell together.
@@ -54,7 +54,7 @@ def window(
     den, spare, zero = rows[A], rows[A + 1], numbers.dtype.type(0)
     first = A + 2
     corner, start = spots[0], spots[1]
-    starts, sizes, strides = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
+    starts, sizes, strides, place = places[0], places[1], places[2], places[3]
     stride = 1
     for a in range(A - 1, -1, -1):
         strides[a] = stride
@@ -104,11 +104,11 @@ def window(
     outer, last = 1, sizes[A - 1]
     for a in range(A - 1):
         outer *= sizes[a]
-    place = np.empty(A, np.int64)
     base, inner = starts[A - 1], rows[A - 1]
     for o in range(p):
         out = buf[index[at + 4 * A + o]]
-        place[:] = 0
+        for a in range(A):
+            place[a] = 0
         for a in range(A):
             own = rows[a]
             for q in range(c):

@@ -46,22 +46,29 @@ def _within(row: Any, most: Any, c: int) -> bool:
 @compiled
 def _form(buf: Any, dst: int, index: Any, at: int, count: int, numbers: Any, w: int, c: int) -> None:
     """buf[dst] = Σ numbers[w + k] buf[index[at + k]] + numbers[w + count]."""
-    out = buf[dst]
-    if count == 0:
+    out, offset, k = buf[dst], numbers[w + count], count % 4
+    if k == 0:
         for q in range(c):
-            out[q] = numbers[w]
-        return
-    row, a = buf[index[at]], numbers[w]
-    for q in range(c):
-        out[q] = a * row[q]
-    for k in range(1, count):
-        row, a = buf[index[at + k]], numbers[w + k]
+            out[q] = offset
+    elif k == 1:
+        r0, a0 = buf[index[at]], numbers[w]
         for q in range(c):
-            out[q] += a * row[q]
-    a = numbers[w + count]
-    if a != 0:
+            out[q] = a0 * r0[q] + offset
+    elif k == 2:
+        r0, r1, a0, a1 = buf[index[at]], buf[index[at + 1]], numbers[w], numbers[w + 1]
         for q in range(c):
-            out[q] += a
+            out[q] = a0 * r0[q] + (a1 * r1[q] + offset)
+    else:
+        r0, r1, r2 = buf[index[at]], buf[index[at + 1]], buf[index[at + 2]]
+        a0, a1, a2 = numbers[w], numbers[w + 1], numbers[w + 2]
+        for q in range(c):
+            out[q] = a0 * r0[q] + (a1 * r1[q] + (a2 * r2[q] + offset))
+    while k < count:
+        r0, r1, r2, r3 = buf[index[at + k]], buf[index[at + k + 1]], buf[index[at + k + 2]], buf[index[at + k + 3]]
+        a0, a1, a2, a3 = numbers[w + k], numbers[w + k + 1], numbers[w + k + 2], numbers[w + k + 3]
+        for q in range(c):
+            out[q] += (a0 * r0[q] + a1 * r1[q]) + (a2 * r2[q] + a3 * r3[q])
+        k += 4
 
 
 @compiled
@@ -406,20 +413,32 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
 
 
 @compiled
-def _read(X: Any, begin: int, buf: Any, c: int) -> None:
-    """Points begin to begin + c to the first rows of the stream."""
-    for k in range(X.shape[1]):
+def _read(X: Any, buf: Any) -> None:
+    """Points to the first rows of the stream."""
+    c, d = X.shape
+    if d == 1:
+        row = buf[0]
+        for q in range(c):
+            row[q] = X[q, 0]
+        return
+    for k in range(d):
         row = buf[k]
         for q in range(c):
-            row[q] = X[begin + q, k]
+            row[q] = X[q, k]
 
 
 @compiled
-def _write(buf: Any, results: Any, out: Any, begin: int, c: int) -> None:
-    for k in range(len(results)):
+def _write(buf: Any, results: Any, out: Any) -> None:
+    c, p = out.shape
+    if p == 1:
+        row = buf[results[0]]
+        for q in range(c):
+            out[q, 0] = row[q]
+        return
+    for k in range(p):
         row = buf[results[k]]
         for q in range(c):
-            out[begin + q, k] = row[q]
+            out[q, k] = row[q]
 
 
 @njit(**FLAGS)  # type: ignore[untyped-decorator]
@@ -435,7 +454,7 @@ def _play(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shap
     n = len(X)
     for begin in range(0, n, size):
         c = min(size, n - begin)
-        _read(X, begin, buf, c)
+        _read(X[begin : begin + c], buf)
         for i in range(len(ops)):
             code, at, w = ops[i, 0], ops[i, 1], ops[i, 2]
             if code == LATTICE:
@@ -450,7 +469,7 @@ def _play(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shap
                 _factor(buf, index, at, numbers, w, rows, places, c)
             else:
                 window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, places, c)
-        _write(buf, results, out, begin, c)
+        _write(buf, results, out[begin : begin + c])
 
 
 @lru_cache

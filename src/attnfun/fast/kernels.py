@@ -421,6 +421,12 @@ def _read(X: Any, buf: Any) -> None:
         for q in range(c):
             row[q] = X[q, 0]
         return
+    if d == 2:  # by constant steps, which the compiler shuffles in registers
+        row, other = buf[0], buf[1]
+        for q in range(c):
+            row[q] = X[q, 0]
+            other[q] = X[q, 1]
+        return
     for k in range(d):
         row = buf[k]
         for q in range(c):

@@ -354,6 +354,31 @@ def _horner(z: Any, n: int, numbers: Any, w: int, out: Any, c: int) -> None:
 
 
 @compiled
+def _nested(z: Any, n: int, numbers: Any, w: int, out: Any, y: Any, own: Any, c: int) -> None:
+    """own = own y + what `_horner` makes of the same; `out` is used."""
+    if n == 4:
+        a0, a1, a2, a3 = numbers[w], numbers[w + 1], numbers[w + 2], numbers[w + 3]
+        for q in range(c):
+            x = z[q]
+            own[q] = own[q] * y[q] + (((a0 * x + a1) * x + a2) * x + a3)
+        return
+    j = w + n - 8
+    a0, a1, a2, a3 = numbers[j], numbers[j + 1], numbers[j + 2], numbers[j + 3]
+    a4, a5, a6, a7 = numbers[j + 4], numbers[j + 5], numbers[j + 6], numbers[j + 7]
+    if n == 8:
+        for q in range(c):
+            x = z[q]
+            v = ((a0 * x + a1) * x + a2) * x + a3
+            own[q] = own[q] * y[q] + ((((v * x + a4) * x + a5) * x + a6) * x + a7)
+        return
+    _horner(z, n - 8, numbers, w, out, c)
+    for q in range(c):
+        x = z[q]
+        v = (((out[q] * x + a0) * x + a1) * x + a2) * x + a3
+        own[q] = own[q] * y[q] + ((((v * x + a4) * x + a5) * x + a6) * x + a7)
+
+
+@compiled
 def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> bool:
     """index: A, p, a query row for each axis, p rows to write, a count of runs, then for each run its length, a
     multiple of four, and how many of the outer axes end with it; numbers: the largest |y|, then τ, β, mid, scale and
@@ -393,13 +418,12 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
             for q in range(c):
                 own[q] = 0
         for k in range(runs + 1, runs + 1 + 2 * index[runs], 2):
-            _horner(z, index[k], numbers, w, out, c)
-            w += index[k]
             if A == 1:
+                _horner(z, index[k], numbers, w, out, c)
+                w += index[k]
                 break
-            own, y = rows[A - 2], rows[2 * A - 3]
-            for q in range(c):
-                own[q] = own[q] * y[q] + out[q]
+            _nested(z, index[k], numbers, w, out, rows[2 * A - 3], rows[A - 2], c)
+            w += index[k]
             for a in range(A - 3, A - 3 - index[k + 1], -1):
                 own, y, inner = rows[a], rows[A - 1 + a], rows[a + 1]
                 for q in range(c):

@@ -66,7 +66,7 @@ def window(
         x, keys = buf[index[at + 4 * a]], index[at + 4 * a + 1]
         size, radius = index[at + 4 * a + 2], index[at + 4 * a + 3]
         _nearest(x, keys - 1, numbers, w, start, c)
-        edges, steps, far = w + 1, w + keys + 1, keys - size
+        marks, slopes, far = numbers[w + 1 :], numbers[w + keys + 1 :], keys - size
         w += 2 * keys
         for q in range(c):
             i = start[q] - radius
@@ -82,8 +82,8 @@ def window(
         for o in range(size - 1):
             own = rows[first + o]
             for q in range(c):
-                i = start[q] + o
-                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
+                i = np.uint64(start[q] + o)
+                rise = slopes[i] * (x[q] - marks[i])
                 own[q] = spare[q] + (rise if rise > 0 else zero)
                 spare[q] += rise if rise < 0 else zero
         own = rows[first + size - 1]
@@ -118,15 +118,16 @@ def window(
             j = 0
             while j + 3 <= last:  # cells that lie together are looked up together
                 term, second, third = rows[base + j], rows[base + j + 1], rows[base + j + 2]
-                cell = v + o + p * (shift + j)
+                cells = table[v + o + p * (shift + j) :]
+                nexts, lasts = cells[p:], cells[2 * p :]
                 for q in range(c):
-                    i = cell + p * corner[q]
-                    inner[q] += term[q] * table[i] + second[q] * table[i + p] + third[q] * table[i + 2 * p]
+                    i = np.uint64(p * corner[q])
+                    inner[q] += term[q] * cells[i] + second[q] * nexts[i] + third[q] * lasts[i]
                 j += 3
             while j < last:
-                term, cell = rows[base + j], v + o + p * (shift + j)
+                term, cells = rows[base + j], table[v + o + p * (shift + j) :]
                 for q in range(c):
-                    inner[q] += term[q] * table[cell + p * corner[q]]
+                    inner[q] += term[q] * cells[np.uint64(p * corner[q])]
                 j += 1
             for a in range(A - 2, -1, -1):
                 own, term, below = rows[a], rows[starts[a] + place[a]], rows[a + 1]

@@ -1,9 +1,10 @@
 """`make bench-speed`: evaluation by the compiled kernels against torch, NumPy and SciPy, in ratios of one run.
 
 One thread each. Every row takes the best of interleaved rounds: kernel, NumPy's route, the other way, and so on. The
-roofline of a row is the time of its counted work, one after the other: exps at the rate of a vectorised exp, operations
-at that of a matrix product on one core, divisions and look-ups in the cache at that of NumPy's, runs of cells at that
-of look-ups at random places of the table, numbers in and out at that of a copy; all measured between its rounds.
+roofline of a row is the time of its counted work in its dtype, one after the other: exps, divisions and look-ups at the
+rate of compiled loops over rows in the first cache, operations at that of a matrix product on one core or of Horner's
+rule on such rows, whichever is faster, runs of cells at that of look-ups at random places of the table, numbers in and
+out at that of a copy, which reads and writes each; all measured between its rounds.
 
 `--mapped`: the partition of 10⁸ cells by way of a file instead, each step in a process of its own: what memory saving,
 loading and evaluating take beyond the values, and the rate over the map beside that over values in memory.
@@ -113,7 +114,9 @@ def waves(x: Array, y: Array) -> Array:
 CASES = (
     Case("one head, 1 variable (bernstein)", compiled("sin(3*x)", LINE, 1e-6, "bernstein"), 25_600),
     Case("one head, 2 variables (bernstein)", compiled(SUM, SQUARE, 1e-6, "bernstein"), 25_600),
-    Case("one head, 3 variables (bernstein)", compiled("sin(2*x)*cos(y+z)+exp(x*y*z)", CUBE, 1e-6, "bernstein"), 25_600),
+    Case(
+        "one head, 3 variables (bernstein)", compiled("sin(2*x)*cos(y+z)+exp(x*y*z)", CUBE, 1e-6, "bernstein"), 25_600
+    ),
     Case("tangent, about 10 keys", compiled("log(x)", "x=0.01:1", 1e-6, "tangent"), 25_600),
     Case("composed: the 2-D demo", compiled(SUM, SQUARE, 1e-6, "compose"), 25_600, waves),
     Case("composed: Feynman I.9.18", compiled(GRAVITY, GRAVITY_BOX, 1e-6, "compose"), 25_600, gravity),
@@ -207,6 +210,12 @@ def rates(dtype: str) -> dict[str, tuple[int, Callable[[], Any]]]:
     }
 
 
+def unit_times(limits: dict[str, tuple[int, Callable[[], Any]]], seconds: dict[str, float]) -> dict[str, float]:
+    """Seconds of one piece of each kind of work; of two ways to multiply and add the faster."""
+    unit = {name: seconds[name] / count for name, (count, _) in limits.items()}
+    return unit | {"flops": min(unit["flops"], unit.pop("flops of polynomials"))}
+
+
 def rows() -> Iterator[Row]:
     for case in CASES:
         for dtype in case.dtypes:
@@ -245,10 +254,11 @@ def row(case: Case, dtype: str) -> Row:
     point = {
         name: s / (n if name in ("kernel", "formula", "scipy", "runs") else len(few)) for name, s in seconds.items()
     }
-    unit = {name: seconds[name] / count for name, (count, _) in limits.items()}
-    unit["flops"] = min(unit["flops"], unit.pop("flops of polynomials"))
+    unit = unit_times(limits, seconds)
     roofline = sum(tape.work.get(name, 0) * one for name, one in unit.items())
-    roofline += seconds["moved"] / n + tape.work.get("runs", 0) * point.get("runs", 0.0)
+    numbers, written = len(network.inputs), len(network.outputs)
+    moved_once = seconds["moved"] / (2 * numbers * n)  # a copy reads and writes each
+    roofline += moved_once * (numbers + written) + tape.work.get("runs", 0) * point.get("runs", 0.0)
     taken_by = ", ".join(sorted({route for layer in tape.routes for route in layer}))
     result: Row = {"case": case.name, "dtype": dtype, "keys": network.cost.keys, "by": taken_by}
     result |= {"ns a point": 1e9 * point["kernel"], "× NumPy's routes": point["numpy"] / point["kernel"]}

@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(function: F) -> F:
     """Compiled when it is called, for the types it is called with; as a part of a kernel no extra call.
 
-    It makes no arrays: so numba counts no references to rows, which would be a locked instruction for each row it reads.
+    It makes no arrays, so numba counts no references: that would be two locked instructions for every row that is read.
     """
     made: F = njit(_nrt=False, **FLAGS)(function)
     return made

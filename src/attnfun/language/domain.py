@@ -132,7 +132,7 @@ class Box(Brief):
     def contains(self, X: Array) -> NDArray[np.bool_]:
         """True where a point (..., dim) lies in the closed box; NaN lies nowhere."""
         low, high = self._ends
-        inside: NDArray[np.bool_] = ((low <= X) & (high >= X)).all(axis=-1)
+        inside: NDArray[np.bool_] = np.logical_and.reduce((low <= X) & (high >= X), axis=-1)
         return inside
 
     @cached_property

@@ -19,7 +19,7 @@ Player = Callable[[str, float, tuple[Any, ...]], Any]
 _PLAYER: ContextVar[Player | None] = ContextVar("who evaluates in the place of NumPy", default=None)
 
 
-class playing:  # noqa: N801
+class playing:
     """`with playing(player): ...`; a class, for a generator takes as long as a small network."""
 
     def __init__(self, player: Player | None) -> None:

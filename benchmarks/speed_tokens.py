@@ -21,7 +21,7 @@ from attnfun.kinds.in_context.exact import example_prompts
 from attnfun.kinds.retrieval.weights import RetrievalWeights, key_vectors
 from attnfun.network import TokenLayer, TokenNetwork, rounded
 from bench import Row, asked, table
-from speed import UNITS, best, rates
+from speed import best, rates, unit_times
 
 KEYS = 1_000_000
 BUMP = ("exp(-2*((x1 - y1)**2 + (x2 - y2)**2))", "x1=0:1;x2=0:1", "y1=0:1;y2=0:1")
@@ -145,7 +145,8 @@ def row(case: Case, dtype: str) -> Row:
         ways["product"] = lambda: vectors @ asked_by
     limits = rates(dtype)
     with torch.inference_mode():
-        seconds = dict(zip((*ways, *limits), best(*ways.values(), *limits.values()), strict=True))
+        calls = (*ways.values(), *(call for _, call in limits.values()))
+        seconds = dict(zip((*ways, *limits), best(*calls), strict=True))
     count = arrays[0].size // arrays[0].shape[-1] if case.unit == "token" else len(arrays[0])
     result: Row = {"case": case.name, "dtype": dtype, "ns": 1e9 * seconds["kernel"] / count, "a": case.unit}
     result["× NumPy's routes"] = seconds["numpy"] / seconds["kernel"]
@@ -153,7 +154,7 @@ def row(case: Case, dtype: str) -> Row:
     result["× product with the keys"] = seconds["product"] / seconds["kernel"] if vectors is not None else None
     roofline = None
     if isinstance(weights, TokenNetwork):
-        unit = {name: seconds[name] / UNITS[name] for name in limits}
+        unit = unit_times(limits, seconds)
         n = arrays[0].shape[-2]
         pairs = count * (n + len(weights.constants))
         roofline = sum(pairs * (unit["exps"] + 2 * (h.query_dim + h.outputs) * unit["flops"]) for h in weights.heads)

@@ -7,6 +7,8 @@ import pytest
 
 import attnfun as af
 from attnfun import fast
+from attnfun.errors import InvalidRequest
+from attnfun.language import inputs
 from network.networks import partition
 
 WAVES = "sin(3*x)+cos(2*y)*exp(x*y)"
@@ -53,3 +55,19 @@ def test_large_calls_are_the_ones_that_are_worth_it(monkeypatch: pytest.MonkeyPa
     for count in (1, fast.WORTH // net.cost.keys - 1, -(-fast.WORTH // net.cost.keys)):
         net(np.zeros(count))
     assert seen == [-(-fast.WORTH // net.cost.keys)]
+
+
+def test_a_call_is_matched_to_its_target_once_and_a_wrong_one_is_refused_every_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = af.compile("sin(3*x)", (-1, 1), eps=1e-3)
+    assert net(0.1) == net(x=0.1)
+    looked: list[object] = []
+    plain = inputs.signature
+    monkeypatch.setattr(inputs, "signature", lambda takes: looked.append(takes) or plain(takes))
+    for x in (0.2, 0.3):
+        assert net(x) == net(x=x)
+    assert not looked
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match="there is no input y"):
+            net(y=0.1)

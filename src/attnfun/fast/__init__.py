@@ -151,6 +151,8 @@ def play(network: Network, tape: Any, X: AnyArray, threads: int = 1) -> AnyArray
 
 def split(threads: int, count: int, part: Callable[[int, int], Any]) -> list[Any]:
     """part(first, last) of `count` pieces of work, on so many threads."""
+    if threads == 1 and count > 0:
+        return [part(0, count)]
     ends = [count * k // threads for k in range(threads + 1)]
     spans = [(a, b) for a, b in pairwise(ends) if a < b]
     if len(spans) <= 1:

@@ -30,23 +30,14 @@ GROUP = 64
 LANES = 256
 
 
-def _part(x: Any, a: int, b: int) -> Any:
-    """Lanes a to b of a row, or a number that all lanes share; never called as Python."""
-    raise NotImplementedError
-
-
 def _lane(x: Any, q: int) -> Any:
+    """Lane q of a row, or a number that all lanes share; never called as Python."""
     raise NotImplementedError
-
-
-@overload(_part, jit_options=INLINE)
-def _part_of_type(x, a, b):  # type: ignore[no-untyped-def]
-    return (lambda x, a, b: x[a:b]) if isinstance(x, types.Array) else (lambda x, a, b: x)
 
 
 @overload(_lane, jit_options=INLINE)
 def _lane_of_type(x, q):  # type: ignore[no-untyped-def]
-    return (lambda x, q: x[q]) if isinstance(x, types.Array) else (lambda x, q: x)
+    return (lambda x, q: x[np.uint64(q)]) if isinstance(x, types.Array) else (lambda x, q: x)
 
 
 @njit(**INLINE)  # type: ignore[untyped-decorator]
@@ -62,32 +53,32 @@ def _logits(
         b0, b1, b2, b3 = (S[i, j0], S[i, j1], S[i, j2], S[i, j3]) if len(S) > 0 else (zero, zero, zero, zero)
         x = Q[i, x0, a:b]
         k = at
-        u0, u1, u2, u3 = _part(K[j0, k], a, b), _part(K[j1, k], a, b), _part(K[j2, k], a, b), _part(K[j3, k], a, b)
+        u0, u1, u2, u3 = K[j0, k], K[j1, k], K[j2, k], K[j3, k]
         if r % 2 == 1:
             for q in range(c):
-                s0[q] = b0 + x[q] * _lane(u0, q)
-                s1[q] = b1 + x[q] * _lane(u1, q)
-                s2[q] = b2 + x[q] * _lane(u2, q)
-                s3[q] = b3 + x[q] * _lane(u3, q)
+                s0[q] = b0 + x[q] * _lane(u0, a + q)
+                s1[q] = b1 + x[q] * _lane(u1, a + q)
+                s2[q] = b2 + x[q] * _lane(u2, a + q)
+                s3[q] = b3 + x[q] * _lane(u3, a + q)
         else:
             y = Q[i, x0 + 1, a:b]
             k = at + 1
-            w0, w1, w2, w3 = _part(K[j0, k], a, b), _part(K[j1, k], a, b), _part(K[j2, k], a, b), _part(K[j3, k], a, b)
+            w0, w1, w2, w3 = K[j0, k], K[j1, k], K[j2, k], K[j3, k]
             for q in range(c):
-                s0[q] = b0 + (x[q] * _lane(u0, q) + y[q] * _lane(w0, q))
-                s1[q] = b1 + (x[q] * _lane(u1, q) + y[q] * _lane(w1, q))
-                s2[q] = b2 + (x[q] * _lane(u2, q) + y[q] * _lane(w2, q))
-                s3[q] = b3 + (x[q] * _lane(u3, q) + y[q] * _lane(w3, q))
+                s0[q] = b0 + (x[q] * _lane(u0, a + q) + y[q] * _lane(w0, a + q))
+                s1[q] = b1 + (x[q] * _lane(u1, a + q) + y[q] * _lane(w1, a + q))
+                s2[q] = b2 + (x[q] * _lane(u2, a + q) + y[q] * _lane(w2, a + q))
+                s3[q] = b3 + (x[q] * _lane(u3, a + q) + y[q] * _lane(w3, a + q))
         for o in range(2 - r % 2, r, 2):
             x, y, k = Q[i, x0 + o, a:b], Q[i, x0 + o + 1, a:b], at + o
-            u0, u1, u2, u3 = _part(K[j0, k], a, b), _part(K[j1, k], a, b), _part(K[j2, k], a, b), _part(K[j3, k], a, b)
-            w0, w1 = _part(K[j0, k + 1], a, b), _part(K[j1, k + 1], a, b)
-            w2, w3 = _part(K[j2, k + 1], a, b), _part(K[j3, k + 1], a, b)
+            u0, u1, u2, u3 = K[j0, k], K[j1, k], K[j2, k], K[j3, k]
+            w0, w1 = K[j0, k + 1], K[j1, k + 1]
+            w2, w3 = K[j2, k + 1], K[j3, k + 1]
             for q in range(c):
-                s0[q] += x[q] * _lane(u0, q) + y[q] * _lane(w0, q)
-                s1[q] += x[q] * _lane(u1, q) + y[q] * _lane(w1, q)
-                s2[q] += x[q] * _lane(u2, q) + y[q] * _lane(w2, q)
-                s3[q] += x[q] * _lane(u3, q) + y[q] * _lane(w3, q)
+                s0[q] += x[q] * _lane(u0, a + q) + y[q] * _lane(w0, a + q)
+                s1[q] += x[q] * _lane(u1, a + q) + y[q] * _lane(w1, a + q)
+                s2[q] += x[q] * _lane(u2, a + q) + y[q] * _lane(w2, a + q)
+                s3[q] += x[q] * _lane(u3, a + q) + y[q] * _lane(w3, a + q)
 
 
 @njit(**INLINE)  # type: ignore[untyped-decorator]
@@ -132,35 +123,50 @@ def _sums(rows: Any, n: int, V: Any, v0: int, p: int, g: int, num: Any, i: int, 
         at, o = g + j, 0
         while o + 2 <= p:
             out, k = num[i, o0 + o, a:b], v0 + o
-            w0, w1 = _part(V[at, k], a, b), _part(V[at + 1, k], a, b)
-            w2, w3 = _part(V[at + 2, k], a, b), _part(V[at + 3, k], a, b)
+            w0, w1 = V[at, k], V[at + 1, k]
+            w2, w3 = V[at + 2, k], V[at + 3, k]
             more, k = num[i, o0 + o + 1, a:b], k + 1
-            z0, z1 = _part(V[at, k], a, b), _part(V[at + 1, k], a, b)
-            z2, z3 = _part(V[at + 2, k], a, b), _part(V[at + 3, k], a, b)
+            z0, z1 = V[at, k], V[at + 1, k]
+            z2, z3 = V[at + 2, k], V[at + 3, k]
             for q in range(c):
-                left, right = s0[q] * _lane(w0, q) + s1[q] * _lane(w1, q), s0[q] * _lane(z0, q) + s1[q] * _lane(z1, q)
-                out[q] += left + (s2[q] * _lane(w2, q) + s3[q] * _lane(w3, q))
-                more[q] += right + (s2[q] * _lane(z2, q) + s3[q] * _lane(z3, q))
+                left, right = (
+                    s0[q] * _lane(w0, a + q) + s1[q] * _lane(w1, a + q),
+                    s0[q] * _lane(z0, a + q) + s1[q] * _lane(z1, a + q),
+                )
+                out[q] += left + (s2[q] * _lane(w2, a + q) + s3[q] * _lane(w3, a + q))
+                more[q] += right + (s2[q] * _lane(z2, a + q) + s3[q] * _lane(z3, a + q))
             o += 2
         if o < p:
             out, k = num[i, o0 + o, a:b], v0 + o
-            w0, w1 = _part(V[at, k], a, b), _part(V[at + 1, k], a, b)
-            w2, w3 = _part(V[at + 2, k], a, b), _part(V[at + 3, k], a, b)
+            w0, w1 = V[at, k], V[at + 1, k]
+            w2, w3 = V[at + 2, k], V[at + 3, k]
             for q in range(c):
-                left = s0[q] * _lane(w0, q) + s1[q] * _lane(w1, q)
-                out[q] += left + (s2[q] * _lane(w2, q) + s3[q] * _lane(w3, q))
+                left = s0[q] * _lane(w0, a + q) + s1[q] * _lane(w1, a + q)
+                out[q] += left + (s2[q] * _lane(w2, a + q) + s3[q] * _lane(w3, a + q))
         j += 4
     while j < n:
         s0 = rows[j]
         for o in range(p):
-            out, w0 = num[i, o0 + o, a:b], _part(V[g + j, v0 + o], a, b)
+            out, w0 = num[i, o0 + o, a:b], V[g + j, v0 + o]
             for q in range(c):
-                out[q] += s0[q] * _lane(w0, q)
+                out[q] += s0[q] * _lane(w0, a + q)
         j += 1
 
 
 def _attend(
-    Q: Any, K: Any, V: Any, S: Any, heads: Any, num: Any, den: Any, peak: Any, first: int, last: int, far: Any
+    Q: Any,
+    K: Any,
+    V: Any,
+    S: Any,
+    heads: Any,
+    num: Any,
+    den: Any,
+    peak: Any,
+    first: int,
+    last: int,
+    far: Any,
+    rows: Any,
+    top: Any,
 ) -> None:
     """Lanes first to last of several heads: num (I, Σp, L), den and peak (I, H, L) from Q (I, .., L), K and V (J, ..).
 
@@ -168,7 +174,6 @@ def _attend(
     begin in V and how many those are. Its numerators follow those of the heads before it.
     """
     items, keys = len(Q), len(K)
-    rows, top = np.empty((GROUP + 3, LANES), Q.dtype), np.empty(LANES, Q.dtype)
     for a in range(first, last, LANES):
         b = min(last, a + LANES)
         c, o0 = b - a, 0
@@ -213,7 +218,8 @@ def attend(dtype: str, own: bool) -> Any:
         Q: Any, K: Any, V: Any, S: Any, heads: Any, num: Any, den: Any, peak: Any, first: int, last: int, far: Any
     ) -> None:
         if len(sources) > 0:
-            _play(Q, K, V, S, heads, num, den, peak, first, last, far)
+            rows, top = np.empty((GROUP + 3, LANES), Q.dtype), np.empty(LANES, Q.dtype)
+            _play(Q, K, V, S, heads, num, den, peak, first, last, far, rows, top)
 
     keys, found = array(real, 3 if own else 2), (array(real, 3, False),) * 3
     given = (array(real, 3), keys, keys, array(real, 2), array(types.int64, 2), *found)

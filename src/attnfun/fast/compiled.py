@@ -27,8 +27,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compiled when it is called, for the types it is called with; as a part of a kernel no extra call."""
-    made: F = njit(**FLAGS)(function)
+    """Compiled when it is called, for the types it is called with; as a part of a kernel no extra call.
+
+    It makes no arrays, so numba counts no references: that would be two locked instructions for every row that is read.
+    """
+    made: F = njit(_nrt=False, **FLAGS)(function)
     return made
 
 

@@ -24,11 +24,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import njit, types
 
 from attnfun.fast.codes import FACTOR, FORM, KEYS, LATTICE
-from attnfun.fast.compiled import SOURCES, array, compiled, exp, kept
+from attnfun.fast.compiled import FLAGS, SOURCES, array, compiled, exp, kept
 from attnfun.fast.windows import window
+
+MOST_AXES = 64
+"""The values of a head are an array with an axis for each, and NumPy's arrays have 64 at most."""
 
 
 @compiled
@@ -43,22 +46,29 @@ def _within(row: Any, most: Any, c: int) -> bool:
 @compiled
 def _form(buf: Any, dst: int, index: Any, at: int, count: int, numbers: Any, w: int, c: int) -> None:
     """buf[dst] = Σ numbers[w + k] buf[index[at + k]] + numbers[w + count]."""
-    out = buf[dst]
-    if count == 0:
+    out, offset, k = buf[dst], numbers[w + count], count % 4
+    if k == 0:
         for q in range(c):
-            out[q] = numbers[w]
-        return
-    row, a = buf[index[at]], numbers[w]
-    for q in range(c):
-        out[q] = a * row[q]
-    for k in range(1, count):
-        row, a = buf[index[at + k]], numbers[w + k]
+            out[q] = offset
+    elif k == 1:
+        r0, a0 = buf[index[at]], numbers[w]
         for q in range(c):
-            out[q] += a * row[q]
-    a = numbers[w + count]
-    if a != 0:
+            out[q] = a0 * r0[q] + offset
+    elif k == 2:
+        r0, r1, a0, a1 = buf[index[at]], buf[index[at + 1]], numbers[w], numbers[w + 1]
         for q in range(c):
-            out[q] += a
+            out[q] = a0 * r0[q] + (a1 * r1[q] + offset)
+    else:
+        r0, r1, r2 = buf[index[at]], buf[index[at + 1]], buf[index[at + 2]]
+        a0, a1, a2 = numbers[w], numbers[w + 1], numbers[w + 2]
+        for q in range(c):
+            out[q] = a0 * r0[q] + (a1 * r1[q] + (a2 * r2[q] + offset))
+    while k < count:
+        r0, r1, r2, r3 = buf[index[at + k]], buf[index[at + k + 1]], buf[index[at + k + 2]], buf[index[at + k + 3]]
+        a0, a1, a2, a3 = numbers[w + k], numbers[w + k + 1], numbers[w + k + 2], numbers[w + k + 3]
+        for q in range(c):
+            out[q] += (a0 * r0[q] + a1 * r1[q]) + (a2 * r2[q] + a3 * r3[q])
+        k += 4
 
 
 @compiled
@@ -266,14 +276,14 @@ def _mix(rows: Any, first: int, n: int, numbers: Any, v: int, out: Any, c: int) 
 
 
 @compiled
-def _factor(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> None:
+def _factor(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, places: Any, c: int) -> None:
     """index: A, p, for each axis n, r and r query rows, then p rows to write; numbers: axes as in KEYS, then values.
 
     rows: A − 1 sums of inner axes, one denominator, then for each axis its n terms, their sum and a spare.
     """
     A, p = index[at], index[at + 1]
     at += 2
-    sizes, starts = np.empty(A, np.int64), np.empty(A, np.int64)
+    sizes, starts, place = places[0], places[1], places[2]
     first = A + 1
     den = rows[A]
     for q in range(c):
@@ -291,10 +301,10 @@ def _factor(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: i
     outer, last = 1, sizes[A - 1]
     for a in range(A - 1):
         outer *= sizes[a]
-    place = np.empty(A, np.int64)
     for o in range(p):
         out = buf[index[at + o]]
-        place[:] = 0
+        for a in range(A):
+            place[a] = 0
         for a in range(A - 1):
             own = rows[a]
             for q in range(c):
@@ -344,6 +354,31 @@ def _horner(z: Any, n: int, numbers: Any, w: int, out: Any, c: int) -> None:
 
 
 @compiled
+def _nested(z: Any, n: int, numbers: Any, w: int, out: Any, y: Any, own: Any, c: int) -> None:
+    """own = own y + what `_horner` makes of the same; `out` is used."""
+    if n == 4:
+        a0, a1, a2, a3 = numbers[w], numbers[w + 1], numbers[w + 2], numbers[w + 3]
+        for q in range(c):
+            x = z[q]
+            own[q] = own[q] * y[q] + (((a0 * x + a1) * x + a2) * x + a3)
+        return
+    j = w + n - 8
+    a0, a1, a2, a3 = numbers[j], numbers[j + 1], numbers[j + 2], numbers[j + 3]
+    a4, a5, a6, a7 = numbers[j + 4], numbers[j + 5], numbers[j + 6], numbers[j + 7]
+    if n == 8:
+        for q in range(c):
+            x = z[q]
+            v = ((a0 * x + a1) * x + a2) * x + a3
+            own[q] = own[q] * y[q] + ((((v * x + a4) * x + a5) * x + a6) * x + a7)
+        return
+    _horner(z, n - 8, numbers, w, out, c)
+    for q in range(c):
+        x = z[q]
+        v = (((out[q] * x + a0) * x + a1) * x + a2) * x + a3
+        own[q] = own[q] * y[q] + ((((v * x + a4) * x + a5) * x + a6) * x + a7)
+
+
+@compiled
 def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: int) -> bool:
     """index: A, p, a query row for each axis, p rows to write, a count of runs, then for each run its length, a
     multiple of four, and how many of the outer axes end with it; numbers: the largest |y|, then τ, β, mid, scale and
@@ -383,13 +418,12 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
             for q in range(c):
                 own[q] = 0
         for k in range(runs + 1, runs + 1 + 2 * index[runs], 2):
-            _horner(z, index[k], numbers, w, out, c)
-            w += index[k]
             if A == 1:
+                _horner(z, index[k], numbers, w, out, c)
+                w += index[k]
                 break
-            own, y = rows[A - 2], rows[2 * A - 3]
-            for q in range(c):
-                own[q] = own[q] * y[q] + out[q]
+            _nested(z, index[k], numbers, w, out, rows[2 * A - 3], rows[A - 2], c)
+            w += index[k]
             for a in range(A - 3, A - 3 - index[k + 1], -1):
                 own, y, inner = rows[a], rows[A - 1 + a], rows[a + 1]
                 for q in range(c):
@@ -402,7 +436,43 @@ def _lattice(buf: Any, index: Any, at: int, numbers: Any, w: int, rows: Any, c: 
     return True
 
 
-def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:
+@compiled
+def _read(X: Any, buf: Any) -> None:
+    """Points to the first rows of the stream."""
+    c, d = X.shape
+    if d == 1:
+        row = buf[0]
+        for q in range(c):
+            row[q] = X[q, 0]
+        return
+    if d == 2:  # by constant steps, which the compiler shuffles in registers
+        row, other = buf[0], buf[1]
+        for q in range(c):
+            row[q] = X[q, 0]
+            other[q] = X[q, 1]
+        return
+    for k in range(d):
+        row = buf[k]
+        for q in range(c):
+            row[q] = X[q, k]
+
+
+@compiled
+def _write(buf: Any, results: Any, out: Any) -> None:
+    c, p = out.shape
+    if p == 1:
+        row = buf[results[0]]
+        for q in range(c):
+            out[q, 0] = row[q]
+        return
+    for k in range(p):
+        row = buf[results[k]]
+        for q in range(c):
+            out[q, k] = row[q]
+
+
+@njit(**FLAGS)  # type: ignore[untyped-decorator]
+def _play(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:
     """out = the network at the points X, block by block.
 
     ops: code, places in index, numbers and table; then code and places of what is done where LATTICE does not apply.
@@ -410,14 +480,11 @@ def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape
     """
     size = shape[2]
     buf, rows = np.empty((shape[0], size), numbers.dtype), np.empty((shape[1], size), numbers.dtype)
-    spots = np.empty((2, size), np.int64)
-    n, d = X.shape
+    spots, places = np.empty((2, size), np.int64), np.empty((4, MOST_AXES), np.int64)
+    n = len(X)
     for begin in range(0, n, size):
         c = min(size, n - begin)
-        for k in range(d):
-            row = buf[k]
-            for q in range(c):
-                row[q] = X[begin + q, k]
+        _read(X[begin : begin + c], buf)
         for i in range(len(ops)):
             code, at, w = ops[i, 0], ops[i, 1], ops[i, 2]
             if code == LATTICE:
@@ -429,21 +496,15 @@ def _run(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape
             elif code == KEYS:
                 _keys(buf, index, at, numbers, w, rows, c)
             elif code == FACTOR:
-                _factor(buf, index, at, numbers, w, rows, c)
+                _factor(buf, index, at, numbers, w, rows, places, c)
             else:
-                window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, c)
-        for k in range(len(results)):
-            row = buf[results[k]]
-            for q in range(c):
-                out[begin + q, k] = row[q]
-
-
-_play = compiled(_run)
+                window(buf, index, at, numbers, w, table, ops[i, 3], rows, spots, places, c)
+        _write(buf, results, out[begin : begin + c])
 
 
 @lru_cache
 def run(dtype: str) -> Any:
-    """`_run` for one dtype; the first call on a machine takes some seconds, later ones read the cache."""
+    """`_play` for one dtype; the first call on a machine takes some seconds, later ones read the cache."""
     sources, real = SOURCES, types.float64 if dtype == "float64" else types.float32
 
     def entry(X: Any, out: Any, ops: Any, index: Any, numbers: Any, table: Any, shape: Any, results: Any) -> None:

@@ -28,7 +28,8 @@ from attnfun.network.head import AnyArray, Array, Axis, Head
 from attnfun.network.key_windows import LocalPlan, local_plan
 from attnfun.network.network import Network
 
-_CACHE = 1 << 18  # bytes of rows
+_CACHE = 3 << 15  # bytes of rows
+_MOST_POINTS = 1 << 10  # of a block
 _MOST_ROWS = 1 << 13
 _CONVERTED = 64  # heads, each takes some hundredths of a second
 _SIGMOID = 16  # coefficients that take as long
@@ -62,6 +63,7 @@ class _Writer:
     cells: int = 0
     rows: int = 0
     scratch: int = 0
+    busy: int = 0  # of it, what is used where polynomials apply
     work: Counter[str] = field(default_factory=Counter)
     known: dict[tuple[Any, ...], Polynomial | None] = field(default_factory=dict)
 
@@ -82,7 +84,9 @@ class _Writer:
         other: int = 0,
         beside: tuple[int, int, int] = (FORM, 0, 0),
         work: Mapping[str, int] = {},
+        busy: int = 0,
     ) -> None:
+        self.busy = max(self.busy, busy)
         self.ops.append((*place, other, *beside))
         self.heads.append(None if place[0] == FORM else self.own)
         self.work.update(work)
@@ -157,8 +161,8 @@ def tape_of(network: Network) -> Tape | None:
     if out.rows + out.scratch > _MOST_ROWS:
         return None
     kind = np.dtype(network.dtype)
-    size = 256
-    while size > 64 and (out.rows + out.scratch) * size * kind.itemsize > _CACHE:
+    size = _MOST_POINTS
+    while size > 64 and (out.rows + out.busy) * size * kind.itemsize > _CACHE:
         size //= 2
     tables = out.tables[0] if len(out.tables) == 1 else np.concatenate([np.zeros(1), *out.tables])
     arguments = (
@@ -226,7 +230,7 @@ def _head(out: _Writer, head: Head, reached: list[tuple[float, float]], to: list
         return taken
     plain = out.data(KEYS if name == "keys" else FACTOR, [*index, *to], numbers, scratch)
     if taken == name:
-        out.add(plain, work=work)
+        out.add(plain, work=work, busy=scratch)
     else:
         assert found is not None
         _lattice(out, found, queries, to, plain)
@@ -277,7 +281,7 @@ def _window(out: _Writer, head: Head, plan: LocalPlan, queries: list[list[int]],
     # of breakpoints and steps, and of cells, of which those of one run along the last axis lie together
     work["lookups"], work["runs"] = 2 * sum(windows) + plan.cells * p, plan.cells // windows[-1]
     place = out.data(WINDOW, [*index, *to], numbers, scratch)
-    out.add(place, out.table(head.values), work=work)
+    out.add(place, out.table(head.values), work=work, busy=scratch)
 
 
 def _lattice(
@@ -290,4 +294,4 @@ def _lattice(
     numbers = [found.reach, *(np.array(own) for own in found.constants), *coefficients]
     place, sigmoids = out.data(LATTICE, index, numbers, 2 * A - 1), 0 if found.plain else A
     work = {"exps": sigmoids, "divisions": sigmoids, "flops": 2 * p * (found.size + len(found.runs)) + 4 * A}
-    out.add(place, beside=plain, work=work)
+    out.add(place, beside=plain, work=work, busy=2 * A - 1)

@@ -42,7 +42,7 @@ def _nearest(x: Any, count: int, numbers: Any, w: int, spots: Any, c: int) -> No
 
 @compiled
 def window(
-    buf: Any, index: Any, at: int, numbers: Any, w: int, table: Any, v: int, rows: Any, spots: Any, c: int
+    buf: Any, index: Any, at: int, numbers: Any, w: int, table: Any, v: int, rows: Any, spots: Any, places: Any, c: int
 ) -> None:
     """index: A, p, for each axis a query row, its keys, window and radius, then p rows to write; numbers: for each axis
     -inf, its breakpoints, inf, then its steps. table[v:]: values, the outputs of a cell together.
@@ -54,7 +54,7 @@ def window(
     den, spare, zero = rows[A], rows[A + 1], numbers.dtype.type(0)
     first = A + 2
     corner, start = spots[0], spots[1]
-    starts, sizes, strides = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
+    starts, sizes, strides, place = places[0], places[1], places[2], places[3]
     stride = 1
     for a in range(A - 1, -1, -1):
         strides[a] = stride
@@ -66,7 +66,7 @@ def window(
         x, keys = buf[index[at + 4 * a]], index[at + 4 * a + 1]
         size, radius = index[at + 4 * a + 2], index[at + 4 * a + 3]
         _nearest(x, keys - 1, numbers, w, start, c)
-        edges, steps, far = w + 1, w + keys + 1, keys - size
+        marks, slopes, far = numbers[w + 1 :], numbers[w + keys + 1 :], keys - size
         w += 2 * keys
         for q in range(c):
             i = start[q] - radius
@@ -82,8 +82,8 @@ def window(
         for o in range(size - 1):
             own = rows[first + o]
             for q in range(c):
-                i = start[q] + o
-                rise = numbers[steps + i] * (x[q] - numbers[edges + i])
+                i = np.uint64(start[q] + o)
+                rise = slopes[i] * (x[q] - marks[i])
                 own[q] = spare[q] + (rise if rise > 0 else zero)
                 spare[q] += rise if rise < 0 else zero
         own = rows[first + size - 1]
@@ -104,11 +104,11 @@ def window(
     outer, last = 1, sizes[A - 1]
     for a in range(A - 1):
         outer *= sizes[a]
-    place = np.empty(A, np.int64)
     base, inner = starts[A - 1], rows[A - 1]
     for o in range(p):
         out = buf[index[at + 4 * A + o]]
-        place[:] = 0
+        for a in range(A):
+            place[a] = 0
         for a in range(A):
             own = rows[a]
             for q in range(c):
@@ -118,15 +118,16 @@ def window(
             j = 0
             while j + 3 <= last:  # cells that lie together are looked up together
                 term, second, third = rows[base + j], rows[base + j + 1], rows[base + j + 2]
-                cell = v + o + p * (shift + j)
+                cells = table[v + o + p * (shift + j) :]
+                nexts, lasts = cells[p:], cells[2 * p :]
                 for q in range(c):
-                    i = cell + p * corner[q]
-                    inner[q] += term[q] * table[i] + second[q] * table[i + p] + third[q] * table[i + 2 * p]
+                    i = np.uint64(p * corner[q])
+                    inner[q] += term[q] * cells[i] + second[q] * nexts[i] + third[q] * lasts[i]
                 j += 3
             while j < last:
-                term, cell = rows[base + j], v + o + p * (shift + j)
+                term, cells = rows[base + j], table[v + o + p * (shift + j) :]
                 for q in range(c):
-                    inner[q] += term[q] * table[cell + p * corner[q]]
+                    inner[q] += term[q] * cells[np.uint64(p * corner[q])]
                 j += 1
             for a in range(A - 2, -1, -1):
                 own, term, below = rows[a], rows[starts[a] + place[a]], rows[a + 1]

@@ -6,6 +6,7 @@ import keyword
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,8 +131,13 @@ class Box(Brief):
 
     def contains(self, X: Array) -> NDArray[np.bool_]:
         """True where a point (..., dim) lies in the closed box; NaN lies nowhere."""
-        inside: NDArray[np.bool_] = np.all((self.low_array <= X) & (self.high_array >= X), axis=-1)
+        low, high = self._ends
+        inside: NDArray[np.bool_] = np.logical_and.reduce((low <= X) & (high >= X), axis=-1)
         return inside
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        return self.low_array, self.high_array
 
     def _holds(self, X: Array) -> bool:
         """Does every point (n, dim) lie in the closed box? Many rows at a time, as one long row."""

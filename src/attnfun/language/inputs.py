@@ -55,9 +55,6 @@ def together(given: Mapping[str, Any]) -> Array:
         raise InvalidRequest(f"arrays of shapes that do not fit together: {shapes:.120}") from None
 
 
-_signature = lru_cache(signature)  # it takes longer than a small network
-
-
 def read_call(
     takes: Any, variables: Sequence[str], inputs: tuple[Any, ...], options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -65,10 +62,17 @@ def read_call(
 
     InvalidRequest where one is missing or unknown, or where the call does not fit the parameters of `takes`.
     """
-    form = _signature(takes.__func__)
+    named = _named(takes.__func__, tuple(variables), len(inputs), tuple(options))
+    return {name: options[name] for name in named}, {n: value for n, value in options.items() if n not in named}
+
+
+@lru_cache(maxsize=1024)  # matching a call to a signature takes longer than a small network
+def _named(takes: Any, variables: tuple[str, ...], count: int, options: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the `options` that are variables, in a call of `count` inputs."""
+    form = signature(takes)
     own = dict(list(form.parameters.items())[2:])
-    named = {name: options[name] for name in variables if name in options and not inputs}
-    rest = {name: value for name, value in options.items() if name not in named}
+    named = tuple(name for name in variables if name in options and not count)
+    rest = [name for name in options if name not in named]
     wrong, lost = [n for n in rest if n not in own], [n for n in variables if n not in named]
     names = f"the names are {', '.join(variables)}" if variables else f"the inputs are {', '.join(own)}"
     if wrong:
@@ -77,8 +81,8 @@ def read_call(
         raise InvalidRequest(f"{', '.join(lost)[:80]} is missing; {names}")
     if not named:
         try:
-            form.bind(None, None, *inputs, **rest)
+            form.bind(None, None, *(None,) * count, **dict.fromkeys(rest))
         except TypeError:
             needed = [name for name, one in own.items() if one.default is one.empty]
-            raise InvalidRequest(f"inputs: {len(inputs) + len(rest)} given; needed: {', '.join(needed)}") from None
-    return named, rest
+            raise InvalidRequest(f"inputs: {count + len(rest)} given; needed: {', '.join(needed)}") from None
+    return named

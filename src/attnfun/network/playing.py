@@ -11,8 +11,7 @@ evaluate by NumPy. What is played has a name, whatever kind of network it stands
 | table | an object with `vectors` (n, r) and `values` (n, p), queries (m, r) or what makes them | (m, p) |
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,13 +19,17 @@ Player = Callable[[str, float, tuple[Any, ...]], Any]
 _PLAYER: ContextVar[Player | None] = ContextVar("who evaluates in the place of NumPy", default=None)
 
 
-@contextmanager
-def playing(player: Player | None) -> Iterator[None]:
-    token = _PLAYER.set(player)
-    try:
-        yield
-    finally:
-        _PLAYER.reset(token)
+class playing:
+    """`with playing(player): ...`; a class, for a generator takes as long as a small network."""
+
+    def __init__(self, player: Player | None) -> None:
+        self.player = player
+
+    def __enter__(self) -> None:
+        self.token = _PLAYER.set(self.player)
+
+    def __exit__(self, *_: object) -> None:
+        _PLAYER.reset(self.token)
 
 
 def played(name: str, work: float, *arguments: Any) -> Any:

@@ -28,7 +28,7 @@ from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
 from attnfun.language.graph import Ratio, rational
-from attnfun.language.mean_value import enclosures, variables_in
+from attnfun.language.mean_value import enclosures
 from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
 from attnfun.language.ratio import opened
@@ -116,7 +116,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms, owners = _affine_forms(extended), variables_in(extended)
+    forms, owners = _affine_forms(extended), extended.owners
     low, high = -math.inf, math.inf
     for c in found:
         least, most = _KINDS[c.kind].least, _KINDS[c.kind].most
@@ -289,7 +289,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     few = len(found) * _weight(arguments) * (1 + ratios) <= _PAIRS  # else it would take longer than the boxes
     work = _WORK // len(found)
     settled = [few and _settled(arguments, k, c.kind, box, work) for k, c in enumerate(found)]
-    owners = variables_in(arguments)
+    owners = arguments.owners
     done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // _weight(arguments)))
     while len(lows):
         values = enclosures(arguments, names, lows, highs)

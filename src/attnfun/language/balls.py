@@ -26,7 +26,7 @@ from attnfun.language.enclosures import NAN, ONE, ZERO, Ball, above, arb, exact,
 from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, run, static
 
-_THIN_BITS = 30
+THIN_BITS = 30
 
 # --- functions of one ball --------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def _rising(f: Map, x: Ball, floor: Ball | None = None, ceiling: Ball | None = N
 
 def _monotone(f: Map, floor: Ball | None = None, ceiling: Ball | None = None) -> Map:
     def image(x: Ball) -> Ball:
-        if x.rel_accuracy_bits() >= _THIN_BITS:
+        if x.rel_accuracy_bits() >= THIN_BITS:
             y = f(x)
             if y.is_finite():  # an end of the domain inside a thin ball: the end points may still be defined
                 return y
@@ -70,7 +70,7 @@ def _wave(f: Map, slope: Map) -> Map:
     """sin or cos: end points where `slope` (its derivative) has one sign, else Arb's enclosure, cut to [-1, 1]."""
 
     def image(x: Ball) -> Ball:
-        if x.rel_accuracy_bits() < _THIN_BITS:
+        if x.rel_accuracy_bits() < THIN_BITS:
             d = slope(x)
             y = _rising(f, x) if d >= 0 else (-_rising(lambda t: -f(t), x) if d <= 0 else f(x))
         else:
@@ -96,13 +96,13 @@ def _softplus_at(x: Ball) -> Ball:
 
 
 def _tan(x: Ball) -> Ball:
-    if x.rel_accuracy_bits() >= _THIN_BITS:
+    if x.rel_accuracy_bits() >= THIN_BITS:
         return x.tan()
     return _rising(lambda t: t.tan(), x) if x.cos().abs_lower() > 0 else NAN
 
 
 def _cosh(x: Ball) -> Ball:
-    if x.rel_accuracy_bits() >= _THIN_BITS:
+    if x.rel_accuracy_bits() >= THIN_BITS:
         return x.cosh()
     return _rising(lambda t: t.cosh(), _abs(x), floor=ONE)
 
@@ -167,10 +167,10 @@ def _powi(x: Ball, n: int) -> Ball:
         y = _powi(x, -n)
         if y.contains(0):
             return NAN
-        return ONE / y if y.rel_accuracy_bits() >= _THIN_BITS else _reciprocal(y)
+        return ONE / y if y.rel_accuracy_bits() >= THIN_BITS else _reciprocal(y)
     if n == 1:
         return x
-    if x.rel_accuracy_bits() >= _THIN_BITS:
+    if x.rel_accuracy_bits() >= THIN_BITS:
         return x * x if n == 2 else x**n
     # flint: arb(0, 1)**2 is nan, so x**n is only ever taken of exact end points
     return _rising(lambda t: t**n, x) if n % 2 else _rising(lambda t: t**n, _abs(x), floor=ZERO)
@@ -200,7 +200,7 @@ def _powr(x: Ball, p: Fraction) -> Ball:
             return t**exponent
         return ZERO if t == 0 and p > 0 else NAN
 
-    if x.rel_accuracy_bits() >= _THIN_BITS:
+    if x.rel_accuracy_bits() >= THIN_BITS:
         return power(x)
     if p > 0:
         return _rising(power, x, floor=ZERO)
@@ -211,7 +211,7 @@ def _powr(x: Ball, p: Fraction) -> Ball:
 def _pow(x: Ball, y: Ball) -> Ball:
     """x**y for x > 0, and for x >= 0 where y > 0; x**y is monotone in x and in y, so the corners carry the range."""
     if x > 0:
-        if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= _THIN_BITS:
+        if min(x.rel_accuracy_bits(), y.rel_accuracy_bits()) >= THIN_BITS:
             return (y * x.log()).exp()
         corners = [(b * a.log()).exp() for a in (x.lower(), x.upper()) for b in (y.lower(), y.upper())]
         if not all(c.is_finite() for c in corners):
@@ -250,7 +250,7 @@ def _add_sharp(x: Ball, y: Ball) -> Ball:
 
 
 def _mul_sharp(x: Ball, y: Ball) -> Ball:
-    x_thin, y_thin = x.rel_accuracy_bits() >= _THIN_BITS, y.rel_accuracy_bits() >= _THIN_BITS
+    x_thin, y_thin = x.rel_accuracy_bits() >= THIN_BITS, y.rel_accuracy_bits() >= THIN_BITS
     if x_thin and y_thin:
         return x * y  # a thin times a fat ball goes by end points too: Arb's rounding of its radius may pass 0
     if not (x.is_finite() and y.is_finite()):
@@ -277,7 +277,7 @@ def _div(x: Ball, y: Ball) -> Ball:
 def _div_sharp(x: Ball, y: Ball) -> Ball:
     if not y.is_finite():
         return NAN
-    if y.rel_accuracy_bits() >= _THIN_BITS:
+    if y.rel_accuracy_bits() >= THIN_BITS:
         return x / y
     if not (x.is_finite() and y.abs_lower() > 0):
         return NAN

@@ -12,7 +12,7 @@ Failure mode: other arguments that touch their limit through cancellation (sqrt(
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -138,7 +138,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
 
 
 def _taken_back(
-    graph: Graph, owners: list[frozenset[str]], node: int, least: Fraction | None, most: Fraction | None
+    graph: Graph, owners: Sequence[frozenset[str]], node: int, least: Fraction | None, most: Fraction | None
 ) -> tuple[float, float]:
     """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite.
     `owners`: the variables of every node.

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ def named(name: str) -> dict[str, Any]:
 
     start = time.process_time()
     found = NAMED[name]()
-    if callable(found) and not hasattr(found, "certificate"):
+    if isinstance(found, FunctionType):
         start = time.process_time()
         found = found()
     seconds = found if isinstance(found, float) else time.process_time() - start

@@ -63,8 +63,9 @@ bench-rivals: $(RIVALS)/.ready ## attnfun beside MLP, KAN, kernels, forests, int
 suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
 	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md
 
-bench-compile: $(READY) ## time to compile the shipped suites at the commit BASE and here, in turns, and equal bits (about ten minutes)
-	$(BIN)/python benchmarks/compile.py --base $(BASE)
+bench-compile: BASE = 95c5ada
+bench-compile: $(READY) ## CPU time of the shipped suites and of named requests at the commit BASE and here, in turns (writes docs/performance.md; about ten minutes)
+	$(BIN)/python benchmarks/compile.py --base $(BASE) --repeats 2 --output docs/performance.md --section compile
 
 float32: $(READY) ## the same built for float32: proved at 1e-4, measured in torch (writes benchmarks/float32.md)
 	$(BIN)/python benchmarks/float32.py --jobs $(JOBS) --output benchmarks/float32.md

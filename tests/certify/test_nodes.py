@@ -11,6 +11,7 @@ from flint import acb, arb
 
 import attnfun as af
 from attnfun.certify import Status, ellipse
+from attnfun.certify import nodes as nodes_module
 from attnfun.certify.exact import _exponentials, network_at, network_in_doubles
 from attnfun.certify.nodes import _leading, _tail, chebyshev_nodes, interpolation_matrix, prove_by_nodes
 from attnfun.certify.view import Undecided, view
@@ -209,15 +210,26 @@ def test_exponentials_by_arithmetic_alone_are_within_eight_units() -> None:
             assert abs_upper(arb(y) / arb(t).exp() - 1) <= 4 * 2.0**-53
 
 
-def test_leading_nodes_hold_the_two_largest_residuals() -> None:
+def test_leading_nodes_hold_the_two_largest_residuals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The further off the doubles are, the more nodes lead; all do where they say nothing."""
     f = function("sin(3*x) + x")
     seen = view(zero_network(f), f.box.low_array, f.box.high_array)
     with precision(128):
         nodes = chebyshev_nodes(64, -1.0, 1.0)
         assert f.graph is not None
-        rough, leading = _leading(seen, f.graph, f.box.names, nodes, 1e-9)
+        rough, leading = _leading(seen, f.graph, f.box.names, nodes)
         assert 2 <= len(leading) < 10 and set(np.argsort(np.abs(rough[0]))[-2:]) <= set(leading)
-        assert len(_leading(seen, f.graph, f.box.names, nodes, 0.0)[1]) == 64
+        counts = []
+        for off in (1e-9, 0.3, math.inf, math.nan):
+            monkeypatch.setattr(
+                nodes_module,
+                "network_in_doubles",
+                lambda view, x, off=off: (np.zeros((1, len(x))), np.full((1, 1), off)),
+            )
+            lead = _leading(seen, f.graph, f.box.names, nodes)[1]
+            assert set(np.argsort(np.abs(rough[0]))[-2:]) <= set(lead)
+            counts.append(len(lead))
+        assert len(leading) == counts[0] < counts[1] < counts[2] == counts[3] == 64
 
 
 def test_caps_and_kinks_are_undecided() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from attnfun.language import ArrayAlgebra, parse, precision, run
 from attnfun.language.enclosures import lowers, uppers
-from attnfun.language.mean_value import enclosures, repeated
+from attnfun.language.mean_value import enclosures
 
 NAMES = ["x", "y"]
 TARGETS = [
@@ -90,6 +90,6 @@ def test_known_ranges_are_used_and_only_where_told() -> None:
 
 def test_repeated() -> None:
     graph = parse("x*y + sin(x)", NAMES)
-    assert repeated(graph)[graph.outputs[0]]
+    assert graph.repeated[graph.outputs[0]]
     graph = parse("x*y + 3", NAMES)
-    assert not any(repeated(graph))
+    assert not any(graph.repeated)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnfun.errors import DamagedFile, InvalidRequest
-from attnfun.network import TokenHead, TokenLayer, TokenNetwork
+from attnfun.network import TokenHead, TokenLayer, TokenNetwork, tokens
 from attnfun.network.tokens import layer_output
 from stored import load, save
 
@@ -95,6 +95,38 @@ def test_heads_that_move_one_coordinate_have_the_bits_of_their_matrices(count: i
             found = layer_output(layer, Z)
         assert found.dtype == wanted.dtype and np.array_equal(found, wanted, equal_nan=True)
         assert np.isfinite(found).all() or last not in (0.5, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("first", [0, 2])
+def test_many_heads_that_move_one_coordinate_are_few_products(
+    first: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to rounding they add what they add one by one; where numbers leave the range, bit for bit."""
+    rng = np.random.default_rng([8, first])
+    heads = []
+    for k in range(70):
+        value, output = np.zeros((9, 1)), np.zeros((1, 9))
+        value[k % 5, 0], output[0, k % 3] = 1.5, 0.25
+        query, key = rng.normal(size=(2, 9, 1 + (k >= 50))).astype(dtype).astype(np.float64)
+        heads.append(TokenHead(f"h{k}", query, key, value, output))
+    layer, calls = TokenLayer(tuple(heads)), []
+    real = tokens.attention_terms
+    monkeypatch.setattr(tokens, "attention_terms", lambda *args: calls.append(1) or real(*args))
+    for last in (0.5, 1e300 if dtype == "float64" else 1e38):
+        Z = rng.normal(size=(6, 4, 9)).astype(dtype)
+        Z[-1, -1, :] = last
+        with np.errstate(all="ignore"):
+            calls.clear()
+            found = layer_output(layer, Z, first)
+            assert found.dtype == Z.dtype and len(calls) == (0 if last == 0.5 else len(heads))
+            with monkeypatch.context() as alone:
+                alone.setattr(tokens, "_MANY", 1000)
+                wanted = layer_output(layer, Z, first)
+        if last == 0.5:
+            assert np.allclose(found, wanted, rtol=0, atol=1e-13 if dtype == "float64" else 1e-5)
+        else:
+            assert np.array_equal(found, wanted, equal_nan=True)
 
 
 def test_float32_is_computed_in_float32() -> None:

@@ -13,8 +13,11 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
+from attnfun.certify.cells import Cells as Grid
 from attnfun.cli import main
 from attnfun.cli.records import model_record
+from attnfun.kinds.relation import prove_cells
+from attnfun.kinds.relation.build.chebyshev import eigen_columns, leading_columns, singular_columns
 from attnfun.kinds.relation.form import Cells
 from attnfun.kinds.relation.rank import rank_lower
 from attnfun.kinds.relation.target import Relation
@@ -347,3 +350,43 @@ def test_mlp_towers_of_one_variable_a_side_take_factors_of_one_side(text: str) -
     Z = found.target.joint.probe(4000, np.random.default_rng(3))
     seen = float(np.abs(found.pairs(Z[:, :1], Z[:, 1:]) - found.target.values(Z[:, :1], Z[:, 1:])).max())
     assert found.certificate.status is Status.PROVED and seen <= found.certificate.error[1] <= 1e-2
+
+
+@pytest.mark.parametrize("case", [0, 5, 8])
+def test_one_gradient_a_block_bounds_every_pair(case: int) -> None:
+    """At random points of the cells nothing is further from M than what is proved, where anything is."""
+    rng = np.random.default_rng(3)
+    relation = made(case).target
+    edges = [np.sort(rng.uniform(size=40)) for _ in range(2)]
+    index = np.arange(39)
+    grids = [Grid(index, z[:-1], z[1:], z[:-1], z[1:]) for z in edges]
+    M = rng.normal(size=(39, 39))
+    e = prove_cells._by_blocks(relation.graph, relation.joint.names, grids, M, [slice(0, 16), slice(16, 39)])
+    low, high = (np.meshgrid(*(getattr(g, end) for g in grids), indexing="ij") for end in ("low", "high"))
+    for share in (0.0, 1.0, *rng.uniform(size=20)):
+        Z = np.stack([(a + (b - a) * share).ravel() for a, b in zip(low, high, strict=True)], axis=1)
+        away = np.abs(relation.at(Z).reshape(M.shape) - M)
+        assert (away <= e * (1 + 1e-12)).all()
+    assert np.isfinite(e).all()
+
+
+def test_few_pairs_of_cells_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, boxes, real = made(6), [], prove_cells._enclosed
+    monkeypatch.setattr(prove_cells, "_enclosed", lambda *args: boxes.append(len(args[2])) or real(*args))
+    again = certified(found.target, found.weights, Goal(found.certificate.eps), "voronoi")
+    assert again.error[1] == found.certificate.error[1]
+    assert 0 < sum(boxes) < math.prod(found.weights.counts) / 4
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_leading_columns_are_those_of_the_whole_table(symmetric: bool) -> None:
+    x = np.linspace(0, 1, 300)
+    table = np.exp(-3 * (x[:, None] - (x if symmetric else x**2)) ** 2)
+    found = leading_columns(table, symmetric, False, 20)
+    assert found is not None
+    P, Q, _ = found
+    whole = (eigen_columns(table, False)[0],) * 2 if symmetric else singular_columns(table)
+    k = 6
+    assert P.shape[1] >= k
+    assert np.abs(P[:, :k] @ Q[:, :k].T - whole[0][:, :k] @ whole[1][:, :k].T).max() < 1e-10
+    assert leading_columns(table[:100, :100], symmetric, False, 20) is None  # decomposing it is no more work

@@ -70,7 +70,7 @@ def prove_by_nodes(
     resolved = max(estimate, eps * 1e-6) / 1000
     for bits in (128, 256, 512):
         with precision(bits):
-            largest, radius, fine, starts = _residual(view, graph, names, n, resolved)
+            largest, radius, fine, starts = _residual(view, graph, names, n)
         if radius <= resolved:
             break
     else:
@@ -193,16 +193,14 @@ def _unit_nodes(count: int, _precision: int) -> list[arb]:
     return [(arb(2 * i + 1) * arb.pi() / (2 * count)).cos() for i in range(count)]
 
 
-def _residual(
-    view: View, graph: Graph, names: tuple[str, ...], n: Array, resolved: float
-) -> tuple[float, float, Array, Array]:
+def _residual(view: View, graph: Graph, names: tuple[str, ...], n: Array) -> tuple[float, float, Array, Array]:
     """(upper bound of max|p| or |r| on the fine grid, largest ball radius, N, starting points for the witness)."""
     fine = np.array([_OVER[view.dim] * int(v) for v in n])
     used = fine if view.dim == 1 else n
     nodes = [chebyshev_nodes(int(used[k]), float(view.low[k]), float(view.high[k])) for k in range(view.dim)]
     rough, leading = np.zeros(0), np.arange(0)
     if view.dim == 1:
-        rough, leading = _leading(view, graph, names, nodes[0], resolved)
+        rough, leading = _leading(view, graph, names, nodes[0])
         nodes = [[nodes[0][i] for i in leading]]
     residuals = residual_on_grid(view, graph, names, nodes)
     largest, radius = 0.0, 0.0
@@ -227,13 +225,11 @@ def _residual(
     return largest, radius if math.isfinite(radius) else math.inf, fine, np.array([point for _, point in starts])
 
 
-def _leading(
-    view: View, graph: Graph, names: tuple[str, ...], nodes: list[arb], resolved: float
-) -> tuple[Array, NDArray[np.intp]]:
+def _leading(view: View, graph: Graph, names: tuple[str, ...], nodes: list[arb]) -> tuple[Array, NDArray[np.intp]]:
     """r at all nodes in doubles (outputs, N), and the nodes at which |r| may be among the two largest of an output.
 
-    At the others |r| is proved to be smaller: only the leading ones are worth balls. All are where the doubles are off
-    by more than `resolved`.
+    At the others |r| is proved to be smaller: only the leading ones are worth balls. The further the doubles are off,
+    the more of them there are; all, where nothing is known of how far.
     """
     f = run(graph, BallAlgebra(clip_sqrt=True), {names[0]: np.array(nodes, dtype=object)})
     exact, off = _floats(np.stack([np.broadcast_to(np.asarray(value, dtype=object), (len(nodes),)) for value in f]))
@@ -242,7 +238,7 @@ def _leading(
         rough = exact - net
         doubt = (doubt + off + 2 * _U * np.abs(rough)) * (1 + 1e-9)
         size = np.abs(rough)
-        if not np.all(doubt <= resolved):
+        if not np.isfinite(doubt).all():
             return rough, np.arange(len(nodes))
         second = np.partition(size - doubt, -2, axis=1)[:, -2:-1]
         return rough, np.flatnonzero(np.any(~(size + doubt < second), axis=0))

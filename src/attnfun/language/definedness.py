@@ -12,7 +12,7 @@ Failure mode: other arguments that touch their limit through cancellation (sqrt(
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -28,7 +28,7 @@ from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
 from attnfun.language.graph import Ratio, rational
-from attnfun.language.mean_value import enclosures, variables_in
+from attnfun.language.mean_value import enclosures
 from attnfun.language.numbers import above, below
 from attnfun.language.operations import OPERATIONS
 from attnfun.language.operations.entry import NONNEGATIVE, NONZERO, POSITIVE, Range
@@ -100,7 +100,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms, owners = _affine_forms(extended), variables_in(extended)
+    forms, owners = _affine_forms(extended), extended.owners
     low, high = -math.inf, math.inf
     for c in found:
         least, most = c.kind.least, c.kind.most
@@ -122,7 +122,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
 
 
 def _taken_back(
-    graph: Graph, owners: list[frozenset[str]], node: int, least: Fraction | None, most: Fraction | None
+    graph: Graph, owners: Sequence[frozenset[str]], node: int, least: Fraction | None, most: Fraction | None
 ) -> tuple[float, float]:
     """Doubles around the u at which `node` lies in [least, most], by inverses of monotone steps; else infinite.
     `owners`: the variables of every node.
@@ -273,7 +273,7 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
     few = len(found) * _weight(arguments) * (1 + ratios) <= _PAIRS  # else it would take longer than the boxes
     work = _WORK // len(found)
     settled = [few and _settled(arguments, k, c.kind, box, work) for k, c in enumerate(found)]
-    owners = variables_in(arguments)
+    owners = arguments.owners
     done, most = 0, min(_BOXES, max(_FEW_BOXES, _WORK // _weight(arguments)))
     while len(lows):
         values = enclosures(arguments, names, lows, highs)

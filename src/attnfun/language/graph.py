@@ -149,6 +149,23 @@ class Graph(Brief):
         return tuple(str(node.value) for node in self.nodes if node.op == "var")
 
     @cached_property
+    def owners(self) -> tuple[frozenset[str], ...]:
+        """The variables that occur in every node."""
+        own: list[frozenset[str]] = []
+        for node in self.nodes:
+            own.append(frozenset([str(node.value)] if node.op == "var" else ()).union(*(own[a] for a in node.args)))
+        return tuple(own)
+
+    @cached_property
+    def repeated(self) -> tuple[bool, ...]:
+        """For every node: does a variable occur in it by more than one way?"""
+        own, out = self.owners, list[bool]()
+        for i, node in enumerate(self.nodes):
+            several = node.op != "var" and sum(len(own[a]) for a in node.args) > len(own[i])
+            out.append(several or any(out[a] for a in node.args))
+        return tuple(out)
+
+    @cached_property
     def last_used(self) -> tuple[tuple[int, ...], ...]:
         """For every node: what nothing needs after it, neither a later node nor the outputs."""
         needed = set(self.outputs)

@@ -31,7 +31,7 @@ def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats, kn
     over = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), len(names))
     at = BallAlgebra(clip_sqrt=True)
     whole = [balls(low[:, k], high[:, k]) for k in range(len(names))]
-    twice, own = repeated(graph), variables_in(graph)
+    twice, own = graph.repeated, graph.owners
     parts = {variables: _Part(variables, names, low, high) for variables in {own[i] for i in needed}}
     cuts = {i: ball(*ends) for i, ends in known.items()}
 
@@ -101,24 +101,6 @@ class _Part:
 
     def everywhere(self, value: Ball) -> Ball:
         return value[self.each] if isinstance(value, np.ndarray) else value
-
-
-def variables_in(graph: Graph) -> list[frozenset[str]]:
-    """The variables that occur in every node."""
-    own: list[frozenset[str]] = []
-    for node in graph.nodes:
-        own.append(frozenset([str(node.value)] if node.op == "var" else ()).union(*(own[a] for a in node.args)))
-    return own
-
-
-def repeated(graph: Graph) -> list[bool]:
-    """For every node: does a variable occur in it by more than one way?"""
-    own = variables_in(graph)
-    out: list[bool] = []
-    for i, node in enumerate(graph.nodes):
-        several = node.op != "var" and sum(len(own[a]) for a in node.args) > len(own[i])
-        out.append(several or any(out[a] for a in node.args))
-    return out
 
 
 def _meet(x: Ball, y: Ball) -> Ball:

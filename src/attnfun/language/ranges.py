@@ -19,7 +19,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, exchanged, halved
 from attnfun.language.enclosures import ball_ends, lower, upper
-from attnfun.language.mean_value import Known, enclosures, repeated
+from attnfun.language.mean_value import Known, enclosures
 
 _POINTS = 600
 _LEAST, _WORK = 64, 100_000  # boxes at least, and operations times boxes
@@ -80,7 +80,7 @@ def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float =
     It steers where a second enclosure is looked for, and proves nothing.
     """
     graph = Graph(_joined(graph), graph.outputs[:1]).reachable(graph.outputs[:1])
-    if not repeated(graph)[graph.outputs[0]]:
+    if not graph.repeated[graph.outputs[0]]:
         return bool(np.isfinite(low) and np.isfinite(high))
     least, most = _sampled(graph, _own(graph, box))
     margin = tolerance * (most - least)
@@ -104,7 +104,7 @@ def _one(
     if relaxed is not None:
         a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
         budget //= _COST
-    if budget <= 1 or not repeated(graph)[o if known else alone.outputs[0]]:
+    if budget <= 1 or not graph.repeated[o if known else alone.outputs[0]]:
         return (float(a[0]), float(b[0])), cost  # sharp: no variable occurs in it by two ways
     seen_low, seen_high = _sampled(alone, own)
     margin = tolerance * (seen_high - seen_low)

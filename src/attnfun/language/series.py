@@ -34,10 +34,11 @@ import flint
 from attnfun.errors import AttnfunError
 from attnfun.language.balls import BallAlgebra
 from attnfun.language.complex_balls import ComplexBallAlgebra
-from attnfun.language.enclosures import LOCK, ONE, ZERO, Ball, arb, exact
+from attnfun.language.enclosures import LOCK, ONE, ZERO, Ball, arb, exact, span
 from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra, NotAnalytic
 from attnfun.language.operations.entry import Operation
+from attnfun.language.operations.shapes import THIN_BITS
 
 Series = Any  # flint.arb_series, flint.acb_series
 
@@ -81,6 +82,32 @@ def _binomials(p: Fraction | int, n: int, _precision: int) -> tuple[tuple[Ball |
     return tuple((b, p - k) for k, b in enumerate(factors))
 
 
+def _finite(row: Sequence[Ball]) -> bool:
+    for value in row:  # noqa: SIM110  a generator takes twice as long, and this is asked of every series
+        if not value.is_finite():
+            return False
+    return True
+
+
+def _falling_powers(c: Ball, p: Fraction | int, n: int) -> list[Ball]:
+    """binomial(p, k) c^(p-k), k < n, for c away from 0 and p no natural number: one power, then quotients.
+
+    A power is monotone on either side of 0, so the ends of a fat ball bound all of it.
+    """
+    ends = (c,) if c.rel_accuracy_bits() >= THIN_BITS else (c.lower(), c.upper())
+    powers = [ONE / end ** (-p) if isinstance(p, int) else end ** exact(p) for end in ends]
+    row: list[Ball] = []
+    for b, _ in _binomials(p, n, flint.ctx.prec):
+        if row:
+            powers = [power / end for power, end in zip(powers, ends, strict=True)]
+        value = powers[0]
+        if len(powers) > 1:
+            other = powers[1]
+            value = span(min(value.lower(), other.lower()), max(value.upper(), other.upper()))
+        row.append(value if b is None else b * value)  # a product with 1 rounds the radius up
+    return row
+
+
 class SeriesAlgebra(Algebra[Series]):
     """The operations of the expression language on power series of `order` coefficients, balls of a `field`.
 
@@ -103,7 +130,7 @@ class SeriesAlgebra(Algebra[Series]):
         if x.prec < self.order:
             raise AttnfunError(f"a series of {self.order} coefficients was cut to {x.prec}: use series_length")
         row = [x[k] for k in range(self.order)]
-        if not all(a.is_finite() for a in row):
+        if not _finite(row):
             raise Kink("a coefficient is not finite")
         return row
 
@@ -113,17 +140,20 @@ class SeriesAlgebra(Algebra[Series]):
     def _compose(self, name: str, taylor: Callable[[Ball, int], Sequence[Ball]], x: Series) -> Series:
         c = x[0]
         g = list(taylor(c, self.order))[: self.order]
-        if not (c.is_finite() and all(a.is_finite() for a in g)):
+        if not (c.is_finite() and _finite(g)):
             raise Kink(f"{name} has no Taylor expansion proved at {c.str(5)}")
         row = x.coeffs()
-        inner = self.polynomial([ZERO, *row[1:]])
+        inner = self.field.series([ZERO, *row[1 : self.order]], min(x.prec, self.order))
         if inner.length() == 0:  # flint refuses to compose with the zero series
             return self.polynomial(g[:1]) if x.prec >= self.order else self.field.series(g[:1], x.prec)
-        return self.field.series(g, self.order)(self.field.series(inner, min(x.prec, self.order)))
+        return self.field.series(g, self.order)(inner)
 
     def powers(self, c: Ball, p: Fraction | int, n: int) -> list[Ball]:
         """binomial(p, k) c^(p-k), k < n; exact zeros where the binomial is 0, so c may contain 0 for p = 0, 1, 2, …"""
-        power = self.balls.powi if isinstance(p, int) else self.balls.powr
+        whole = isinstance(p, int)
+        if self.field is REAL and c.is_finite() and (c > 0 or (whole and c < 0)) and not (whole and p >= 0):
+            return _falling_powers(c, p, n)
+        power = self.balls.powi if whole else self.balls.powr
         # a product with 1 rounds the radius up
         return [
             b if b is ZERO else power(c, q) if b is None else b * power(c, q)

@@ -35,6 +35,7 @@ from attnfun.network.plain import HasPlain, Plain
 from attnfun.network.playing import played
 
 _BLOCK = 1 << 17  # attention weights, or numbers in the stream, at a time: they stay in cache
+_MANY = 32  # heads of a layer from which on those alike are evaluated together
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,18 +323,71 @@ def layer_output(layer: TokenLayer, Z: AnyArray, first: int = 0) -> AnyArray:
     """(batch, n, width) token matrices after one layer, in their dtype: their tokens from `first` on."""
     new = Z[:, first:] if layer.carry is None else Z[:, first:] @ layer.carry.astype(Z.dtype)
     new, finite = new + 0, bool(np.isfinite(Z).all())  # a copy, to be written into
-    for head in layer.heads:
-        terms = attention_terms(head, Z, first)
-        sums, moved = _over_keys(np.add, terms), head.moved if finite else None
-        if moved is not None:
-            source, goal, scale, write = moved
-            average = (terms @ (Z[:, :, source, None] * Z.dtype.type(scale) + 0)) / sums
-            if np.isfinite(average).all():
-                new[:, :, goal] += average[:, :, 0] * Z.dtype.type(write)
-                continue
-        W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
-        new = new + ((terms @ (Z @ W_V)) / sums) @ W_O
+    for heads in _alike(layer, Z) if finite else [[head] for head in layer.heads]:
+        if len(heads) > 1 and _moved_at_once(heads, Z, first, new):
+            continue
+        for head in heads:
+            new = _with_head(head, Z, first, new, finite)
     return new
+
+
+def _with_head(head: TokenHead, Z: AnyArray, first: int, new: AnyArray, finite: bool) -> AnyArray:
+    """`new` and what the head adds; where it moves one coordinate, written into `new`."""
+    terms = attention_terms(head, Z, first)
+    sums, moved = _over_keys(np.add, terms), head.moved if finite else None
+    if moved is not None:
+        source, goal, scale, write = moved
+        average = (terms @ (Z[:, :, source, None] * Z.dtype.type(scale) + 0)) / sums
+        if np.isfinite(average).all():
+            new[:, :, goal] += average[:, :, 0] * Z.dtype.type(write)
+            return new
+    W_V, W_O = (head.value.astype(Z.dtype), head.output.astype(Z.dtype))
+    return new + ((terms @ (Z @ W_V)) / sums) @ W_O  # type: ignore[no-any-return]
+
+
+def _alike(layer: TokenLayer, Z: AnyArray) -> list[list[TokenHead]]:
+    """The heads in their order: by themselves, or where tokens are few and heads many, rows of them that fit in cache,
+    of one rank, which all move one coordinate.
+    """
+    (batch, n, _), rows = Z.shape, list[list[TokenHead]]()
+    most = max(1, _BLOCK // (n * n * batch)) if n < 8 and len(layer.heads) >= _MANY else 1
+    for head in layer.heads:
+        last = rows[-1] if rows else []
+        fits = 0 < len(last) < most and last[0].query_dim == head.query_dim and None not in (last[0].moved, head.moved)
+        if fits:
+            last.append(head)
+        else:
+            rows.append([head])
+    return rows
+
+
+def _moved_at_once(heads: list[TokenHead], Z: AnyArray, first: int, new: AnyArray) -> bool:
+    """Add to `new` what heads of one rank move, their logits by one product, with points as the last axis; False, and
+    nothing added, where an average is not finite. Coordinates that none of them reads are left out of the product.
+    """
+    maps = []
+    for matrices, tokens in (([h.query for h in heads], Z[:, first:]), ([h.key for h in heads], Z)):
+        W = np.concatenate(matrices, axis=1).astype(Z.dtype)
+        read = np.flatnonzero(W.any(axis=1))
+        columns = tokens.transpose(2, 1, 0)[read]
+        product = np.ascontiguousarray(W[read].T) @ columns.reshape(len(read), -1)
+        maps.append(product.reshape(len(heads), -1, *columns.shape[1:]))
+    queries, keys = maps
+    terms = queries[:, 0, :, None] * keys[:, 0, None]
+    for k in range(1, queries.shape[1]):
+        terms += queries[:, k, :, None] * keys[:, k, None]
+    terms -= terms.max(axis=2, keepdims=True)
+    np.exp(terms, out=terms)
+    sums = terms.sum(axis=2)
+    moves = [head.moved for head in heads if head.moved is not None]
+    values = np.stack([Z[:, :, source].T * Z.dtype.type(scale) + 0 for source, _, scale, _ in moves])
+    terms *= values[:, None]
+    average = terms.sum(axis=2) / sums
+    if not np.isfinite(average).all():
+        return False
+    for (_, goal, _, write), one in zip(moves, average, strict=True):
+        new[:, :, goal] += one.T * Z.dtype.type(write)
+    return True
 
 
 def attention_terms(head: TokenHead, Z: AnyArray, first: int = 0) -> AnyArray:

@@ -10,8 +10,9 @@ supremum of |r − M_ij| over the pair of inflated cells; with the leaks of all 
 The rank does not enter: M_ij is what the stored, truncated P and Q make, so e_ij holds quantisation and truncation both
 and never more than their sum, w_r(ρ_x, ρ_y) + max|R − M| (Altabaa and Lafferty's bound with the outside mass P_x, P_y
 in place of the leaks).
-Ranges of r: float64 intervals rounded outward on all pairs at once; pairs above the goal again by the mean-value form
-(`gradient`: Clarke gradients, so kinks are allowed), then halved along all axes, a few times.
+Ranges of r: first r at the centre of every pair, computed by NumPy, with one gradient for a block of pairs
+(`_by_blocks`). Pairs above the goal again by float64 intervals rounded outward and the mean-value form (`gradient`:
+Clarke gradients, so kinks are allowed), then halved along all axes, a few times.
 Rounding: M is formed in float64, off by γ_{k+2} max|P_i| max|Q_j|; the heads by `rounding`, carried to the score by
 `towers.score_error`. Cells of a core g(u(x), v(y)) are judged as functions of u and v, given exactly: `conditional`.
 Hypotheses: IEEE arithmetic, exp within 4 ulp, NumPy's functions within 4 ulp.
@@ -24,10 +25,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.certify.cells import Cells as Grid
 from attnfun.certify.cells import cells as inflated
 from attnfun.certify.cells import leak, wall_exponent, walls
+from attnfun.certify.numpy_rounding import numpy_rounding
 from attnfun.certify.pieces import BrokenLine, block_fits, block_rounding
 from attnfun.certify.rounding import gamma, product_bounds
 from attnfun.certify.rounding import hypotheses as rounding_hypotheses
@@ -51,6 +54,7 @@ _PAIRS = 10_000_000
 _HALVINGS, _PIECE_HALVINGS = 4, 8
 _BOXES, _PIECE_BOXES = 6_000_000, 3_000_000  # spent on halves
 _CHUNK = 250_000  # boxes enclosed at once
+_SIDE = 8  # cells of a block along every axis
 GIVEN = "the inner functions u(x), v(y) are given exactly: the cells are certified as functions of them"
 LIBM = "NumPy's elementary functions err by at most 4 units in the last place (ranges of the relation)"
 
@@ -122,42 +126,85 @@ def _supremum(
 
     `goal` steers the work and nothing else.
     """
-    goal = max(goal, 1.02 * _seen(graph, names, grids, M))
-    worst, place, budget = 0.0, (0,) * len(names), _BOXES
-    rows = max(1, _CHUNK // max(1, M[0].size))
-    for start in range(0, len(M), rows):
-        part, first = M[start : start + rows], slice(start, start + rows)
-        ends = [[getattr(g, end)[first if g is grids[0] else slice(None)] for g in grids] for end in ("low", "high")]
-        both = zip(names, np.ix_(*ends[0]), np.ix_(*ends[1]), strict=True)
-        env = {name: Interval(low, high) for name, low, high in both}
-        e = _away(run(graph, _BASE, env)[0], part)
-        bad = np.argwhere(~(e <= goal))
-        if len(bad):
-            low, high = (np.stack([end[i] for end, i in zip(of, bad.T, strict=True)], axis=1) for of in ends)
-            bound = partial(_mean_value, graph, names, part[tuple(bad.T)])
-            better, spent = _suprema(bound, low, high, goal, _HALVINGS, budget)
-            budget = max(0, budget - spent)
-            e[tuple(bad.T)] = np.minimum(e[tuple(bad.T)], better)
-        top = int(np.argmax(e))
-        if e.flat[top] > worst or not np.isfinite(e.flat[top]):
-            at = np.unravel_index(top, e.shape)
-            worst, place = float(e.flat[top]), (int(at[0]) + start, *(int(v) for v in at[1:]))
-            if not math.isfinite(worst):
-                return math.inf, place
-    return worst, place
+    rows, budget = max(1, _CHUNK // max(1, M[0].size)), _BOXES
+    parts = [slice(start, start + rows) for start in range(0, len(M), rows)]
+    e = _by_blocks(graph, names, grids, M, parts)
+    goal = max(goal, 1.02 * _seen(graph, names, grids, M, parts, ~(e <= goal)))
+    ends = [[getattr(g, end) for g in grids] for end in ("low", "high")]
+    for part in parts:
+        if 2 * np.count_nonzero(e[part] <= goal) < e[part].size:
+            both = zip(names, *(np.ix_(of[0][part], *of[1:]) for of in ends), strict=True)
+            env = {name: Interval(low, high) for name, low, high in both}
+            e[part] = np.minimum(e[part], _away(run(graph, _BASE, env)[0], M[part]))
+    bad = np.argwhere(~(e <= goal))
+    for start in range(0, len(bad), _CHUNK):
+        pairs = tuple(bad[start : start + _CHUNK].T)
+        low, high = (np.stack([end[i] for end, i in zip(of, pairs, strict=True)], axis=1) for of in ends)
+        better, spent = _suprema(partial(_mean_value, graph, names, M[pairs]), low, high, goal, _HALVINGS, budget)
+        budget = max(0, budget - spent)
+        e[pairs] = np.minimum(e[pairs], better)
+    place = np.unravel_index(int(np.argmax(e)), e.shape)
+    return float(e[place]), tuple(map(int, place))
 
 
-def _seen(graph: Graph, names: tuple[str, ...], grids: list[Grid], M: Array) -> float:
-    """The largest |r − M_ij| that intervals show at two opposite corners of every pair; an estimate from below."""
+def _by_blocks(graph: Graph, names: tuple[str, ...], grids: list[Grid], M: Array, parts: list[slice]) -> Array:
+    """Bounds of e_ij, part by part of the first axis: one gradient for a block of pairs, r at their centres by NumPy.
+
+    Let S_k contain ∂_k r (Clarke's gradient) on the hull of the cells of a block, c be a point of a pair's cell x, and
+    ρ bound what NumPy loses in r on the box. The hull is convex and contains x and c, so by the mean value theorem
+
+        |r(x) − M_ij| ≤ |computed r(c) − M_ij| + ρ + Σ_k |S_k| max |x_k − c_k|.
+
+    The sum is of at most 2 dim + 2 rounded numbers that are not negative, hence the factor. Infinite where ρ or S are
+    not bounded. `numpy_rounding` proves ρ for the operations of `ArrayAlgebra`.
+    """
+    low, high = ([float(pick(getattr(g, end))) for g in grids] for end, pick in (("low", np.min), ("high", np.max)))
+    try:
+        lost = float(numpy_rounding(graph, Box(names, tuple(low), tuple(high)))[0])
+    except Undecided:
+        return np.full(M.shape, math.inf)
+    starts = [np.arange(0, len(g.low), _SIDE) for g in grids]
+    lows = np.ix_(*(np.minimum.reduceat(g.low, at) for g, at in zip(grids, starts, strict=True)))
+    highs = np.ix_(*(np.maximum.reduceat(g.high, at) for g, at in zip(grids, starts, strict=True)))
+    boxes = [Interval(a, b) for a, b in zip(lows, highs, strict=True)]
+    algebra = GradientAlgebra(_BASE, len(names))
+    with np.errstate(all="ignore"):
+        dual = run(graph, algebra, algebra.variables(names, dict(zip(names, boxes, strict=True))))[0]
+        shape = tuple(len(at) for at in starts)
+        steep = [np.broadcast_to(np.maximum(np.abs(s.lo), np.abs(s.hi)), shape) for s in algebra.gradient(dual)]
+    centres = [np.clip(g.low + (g.high - g.low) / 2, g.low, g.high) for g in grids]
+    reach = [next_above(np.maximum(g.high - c, c - g.low)) for g, c in zip(grids, centres, strict=True)]
+    own = [np.arange(len(c)) // _SIDE for c in centres]
+    found = np.empty(M.shape)
+    for part in parts:
+        here = [slice(None) if k else part for k in range(len(grids))]
+        with np.errstate(all="ignore"):
+            at = dict(zip(names, np.ix_(*(c[one] for c, one in zip(centres, here, strict=True))), strict=True))
+            e = np.abs(np.asarray(run(graph, ArrayAlgebra(), at)[0], dtype=np.float64) - M[part])
+            pairs = np.ix_(*(o[one] for o, one in zip(own, here, strict=True)))
+            wide = np.ix_(*(w[one] for w, one in zip(reach, here, strict=True)))
+            for slope, width in zip(steep, wide, strict=True):
+                e += slope[pairs] * width
+            e = (e + lost) * (1 + (2 * len(grids) + 8) * _U) + 1e-300
+        found[part] = np.where(np.isnan(e), np.inf, e)
+    return found
+
+
+def _seen(
+    graph: Graph, names: tuple[str, ...], grids: list[Grid], M: Array, parts: list[slice], which: NDArray[np.bool_]
+) -> float:
+    """The largest |r − M_ij| at two or three corners of the pairs `which`; an estimate from below, which steers."""
     best = 0.0
-    rows = max(1, _CHUNK // max(1, M[0].size))
-    for picks in ((0,) * len(names), (1,) * len(names), (0, 1) * (len(names) // 2) + (0,) * (len(names) % 2)):
-        lines = [(g.low, g.high)[pick] for g, pick in zip(grids, picks, strict=True)]
-        for start in range(0, len(M), rows):
-            env = dict(zip(names, np.ix_(lines[0][start : start + rows], *lines[1:]), strict=True))
+    picks = ((0,) * len(names), (1,) * len(names), (0, 1) * (len(names) // 2) + (0,) * (len(names) % 2))
+    for part in parts:
+        pairs = np.nonzero(which[part])
+        for pick in picks if len(pairs[0]) else ():
+            lines = (
+                (g.low, g.high)[p][part if g is grids[0] else slice(None)] for g, p in zip(grids, pick, strict=True)
+            )
+            env = {name: line[at] for name, line, at in zip(names, lines, pairs, strict=True)}
             with np.errstate(all="ignore"):
-                value = np.asarray(run(graph, ArrayAlgebra(), env)[0], dtype=np.float64)
-                gap = np.abs(value - M[start : start + rows])
+                gap = np.abs(np.asarray(run(graph, ArrayAlgebra(), env)[0], dtype=np.float64) - M[part][pairs])
             best = max(best, float(np.max(np.where(np.isfinite(gap), gap, 0.0))))
     return best
 

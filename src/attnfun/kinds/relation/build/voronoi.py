@@ -29,7 +29,7 @@ from functools import cache, partial
 import numpy as np
 
 from attnfun.errors import Infeasible, feasible, require
-from attnfun.kinds.relation.build.chebyshev import eigen_columns, singular_columns
+from attnfun.kinds.relation.build.chebyshev import eigen_columns, leading_columns, singular_columns
 from attnfun.kinds.relation.build.search import OUT, Ask, near
 from attnfun.kinds.relation.core import Core, core_of, plain_core
 from attnfun.kinds.relation.form import Cells, CellSide
@@ -49,6 +49,8 @@ _COARSER = (3, 5, 8)  # times as coarse as the cells: nodes of broken lines trie
 _SHARES = (0.5, 0.25, 0.15)  # of eps for the cells, the rest for the truncation of their table
 _LARGE_SHARES = (0.7, 0.9)
 _QUICK_PAIRS = 1_100_000
+_CACHED = 1 << 16  # entries of a table at a time
+_LEADING = 32  # columns of a table that are looked for before all of them
 ROOM = 0.97
 TRIES = 3
 
@@ -204,7 +206,8 @@ def cell_towers(relation: Relation, plan: CellPlan, truncation: float, signed: b
         if max(len(zx), len(zy)) > len(R) // 2:
             continue
         try:
-            tried = factors(relation.table(zx, zy), truncation, relation.symmetric, signed, (R, W, V))
+            table = relation.table(zx, zy)
+            tried = factors(table, truncation, relation.symmetric, signed, (R, W, V), P.shape[1] - 1)
         except Infeasible:
             continue
         if tried[0].shape[1] < P.shape[1]:
@@ -246,23 +249,21 @@ def _coarse(box: Box, counts: tuple[int, ...], coarser: int) -> tuple[Array, Arr
 
 
 def factors(
-    R: Array, truncation: float, symmetric: bool, signed: bool, finer: tuple[Array, Array, Array] | None = None
+    R: Array,
+    truncation: float,
+    symmetric: bool,
+    signed: bool,
+    finer: tuple[Array, Array, Array] | None = None,
+    most: int | None = None,
 ) -> tuple[Array, Array, Array | None]:
     """(P, Q, signs): R ≈ P Qᵀ, a constant column last where it pays, of the fewest columns within `truncation`.
 
     With `finer` = (fine, left, right) it is |fine − left P Qᵀ rightᵀ| that is within it. `signs`: Q = P · signs
-    (symmetric).
+    (symmetric). Infeasible where more than `most` columns, the constant not counted, are needed.
     """
     if not all(np.isfinite(table).all() for table in (R, *(finer or ())[:1])):
         raise Infeasible("the relation is not finite at the points of its table")
-    signs: Array | None = None
-    if symmetric:
-        P, signs = eigen_columns(R, signed)
-        Q = P * signs
-    else:
-        P, Q = singular_columns(R)
-    seen = (R, P, Q) if finer is None else (finer[0], finer[1] @ P, finer[2] @ Q)
-    k, c = _fewest(*seen, truncation, both=signed or not symmetric)
+    P, Q, signs, k, c = _cut(R, truncation, symmetric, signed, finer, most)
     P, Q = P[:, :k], Q[:, :k]
     if c != 0.0:
         root = math.sqrt(abs(c))
@@ -276,16 +277,56 @@ def factors(
     return P, Q, signs
 
 
-def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tuple[int, float]:
+def _cut(
+    R: Array,
+    truncation: float,
+    symmetric: bool,
+    signed: bool,
+    finer: tuple[Array, Array, Array] | None,
+    most: int | None,
+) -> tuple[Array, Array, Array | None, int, float]:
+    """(P, Q, signs, k, c): columns of R and what `_fewest` takes of them: of a few leading ones, or else of all."""
+    for columns in (
+        partial(leading_columns, R, symmetric, signed, _LEADING),
+        partial(_all_columns, R, symmetric, signed),
+    ):
+        found = columns()
+        if found is None:
+            continue
+        P, Q, signs = found
+        seen = (R, P, Q) if finer is None else (finer[0], finer[1] @ P, finer[2] @ Q)
+        try:
+            k, c = _fewest(*seen, truncation, signed or not symmetric, most)
+        except Infeasible as reason:
+            why = reason
+            if most is not None and P.shape[1] >= most:
+                break
+        else:
+            return P, Q, signs, k, c
+    raise why
+
+
+def _all_columns(R: Array, symmetric: bool, signed: bool) -> tuple[Array, Array, Array | None]:
+    if not symmetric:
+        return *singular_columns(R), None
+    P, signs = eigen_columns(R, signed)
+    return P, P * signs, signs
+
+
+def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool, limit: int | None = None) -> tuple[int, float]:
     """(k, c): the first k columns and the constant c (0: none) within `truncation` of R, of least k + (c ≠ 0).
+
+    Infeasible where it takes more than `limit` columns, which are looked at first.
 
     `both`: c may have either sign; else it is not negative.
     """
 
     @cache
     def tried(k: int) -> tuple[float, float, float]:
-        rest = R - P[:, :k] @ Q[:, :k].T
-        low, high = float(rest.min()), float(rest.max())
+        low, high, step = math.inf, -math.inf, max(1, _CACHED // R.shape[1])
+        for row in range(0, len(R), step):
+            rest = R[row : row + step] - P[row : row + step, :k] @ Q[:, :k].T
+            low, high = min(low, float(rest.min())), max(high, float(rest.max()))
         middle = (low + high) / 2
         middle = middle if both else max(0.0, middle)
         return max(high, -low), middle, max(high - middle, middle - low)
@@ -294,8 +335,8 @@ def _fewest(R: Array, P: Array, Q: Array, truncation: float, both: bool) -> tupl
         return tried(k)[kind] <= truncation
 
     best: list[tuple[int, int, float]] = []
-    most = P.shape[1]
-    least = 0
+    most, least = min(P.shape[1], P.shape[1] if limit is None else limit), 0
+    feasible(limit is None or near_enough(2, most), "the table of the relation takes more columns")
     for kind in (2, 0):  # with the constant first: without it no fewer columns do
         low, high = least - 1, min(most, max(4, 2 * least))
         while high < most and not near_enough(kind, high):

@@ -139,10 +139,11 @@ def family(
 
 def _derivatives(name: str, expand: Callable[..., Row], within: Callable[[Ball], bool], of: Operation) -> Operation:
     """f^(n)(x) for n ≥ 0, from the coefficients of f."""
-    assert of.raw is not None
+    raw = of.raw
+    assert raw is not None
 
     def at(n: int, z: Ball) -> Ball:
-        return _taylor(of.raw, expand, within, z, n + 1)[n] * math.factorial(n)
+        return _taylor(raw, expand, within, z, n + 1)[n] * math.factorial(n)
 
     def further(n: int, z: Ball, count: int) -> Row:
         row = expand(z, n + count)

@@ -77,6 +77,30 @@ def integrated(at: Callable[[Ball], Ball], slope: Callable[[Any], Any]) -> Calla
     return lambda z, n: s.integral(at(z), expand(z, n))[:n]
 
 
+def by_discs(
+    at: Callable[[Ball], Ball], expand: Callable[[Ball, int], Row], disc: Callable[[Ball], tuple[Ball, Ball]]
+) -> Callable[[Ball], Ball]:
+    """`at` made good over fat rectangles. disc(m) = (R, M): f is analytic and |f| ≤ M within R of the point m.
+
+    With r the half width of the rectangle about m and q = r/R, the N-th Taylor polynomial at m is within M q^N/(1 - q).
+    """
+
+    def image(z: Ball) -> Ball:
+        if z.rel_accuracy_bits() >= s.FAT_BITS:
+            return at(z)
+        middle = z.mid()
+        reach, bound = disc(middle)
+        q, total = _half_width(z) / reach, acb(0)
+        if not q < 1:
+            return NOWHERE
+        for value in reversed(expand(middle, _EXTRA)):
+            total = total * (z - middle) + value
+        tail = (bound * q**_EXTRA / (1 - q)).upper()
+        return total + acb(tail * arb(0, 1), tail * arb(0, 1))
+
+    return image
+
+
 class _Raw:
     """Rectangles with first-order enclosures: what slopes are worked out in."""
 

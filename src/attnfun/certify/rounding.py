@@ -86,6 +86,7 @@ LARGEST = {"float64": 2.0**1018, "float32": 2.0**122}  # overflow, with room for
 _BOXES = 400_000
 _TOGETHER = 200_000  # entries of a table made at once: what fits in a cache
 _TIGHT = {"float64": 1.5, "float32": 1.06}  # boxes are halved until their bound is at most this above what is seen
+_FOOT = 100.0  # times what is seen: boxes that are still halved when there are many others
 _TERM = 8  # roundings of a term besides the additions: product, division or reciprocal and product, and some to spare
 _SAFE = 1 + 1e-9  # the bound itself is computed in float64, all terms positive
 
@@ -296,6 +297,8 @@ def line_bounds(
         good = (bound <= _TIGHT[dtype] * seen).all(axis=1) & (reach <= _TIGHT[dtype] * shown).all(axis=1)
         middle = level[:, 0] + (level[:, 1] - level[:, 0]) / 2
         split = ~good & (level[:, 0] < middle) & (middle < level[:, 1])
+        if spent + 2 * int(split.sum()) > most:  # the foot of a ladder alone, while a long flat side stays as it is
+            split &= (bound > _FOOT * seen).any(axis=1) | (reach > _FOOT * shown).any(axis=1)
         if spent + 2 * int(split.sum()) > most:
             split[:] = False
         if not split.all():

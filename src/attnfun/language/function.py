@@ -22,6 +22,7 @@ from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import lower
 from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import positive
+from attnfun.language.quadrants import by_quadrant
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
@@ -55,6 +56,7 @@ class Function(Target):
     @classmethod
     def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
         """The function that an expression means on a box: with its continuous extension, or as a broken line."""
+        graph = by_quadrant(graph, box)
         line = broken_line(graph, box)
         if line is not None:
             return cls(line, box, outputs, source=graph)

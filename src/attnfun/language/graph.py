@@ -467,8 +467,9 @@ def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> No
         raise ValueError(f"{op} takes {arity} earlier node(s), not {args}")
     kind = _CARRIED.get(op)
     wanted = value is None if kind is None else isinstance(value, kind)
-    if op in _WHOLE and isinstance(value, int) and abs(value) > MAX_EXPONENT:
-        raise InvalidRequest(f"{op} of a whole number of size above {MAX_EXPONENT:,}")
+    if op in _WHOLE and isinstance(value, int) and not OPERATIONS[op].least <= value <= MAX_EXPONENT:
+        least = OPERATIONS[op].least
+        raise InvalidRequest(f"the first argument of {op} is a whole number from {least} to {MAX_EXPONENT}")
     if not wanted or op in ("const", "var"):
         raise ValueError(f"{op} cannot carry the value {value!r}")
 

@@ -8,11 +8,11 @@ analyticity and the suite of operations × algebras (`tests/expressions/test_ope
 from collections.abc import Mapping
 from typing import Final
 
-from attnfun.language.operations import derived, exponentials, kinks, waves
+from attnfun.language.operations import derived, exponentials, kinks, special, waves
 from attnfun.language.operations.entry import Derived, Operation
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    entry.name: entry for family in (waves, exponentials, kinks) for entry in family.OPERATIONS
+    entry.name: entry for family in (waves, exponentials, kinks, *special.FAMILIES) for entry in family.OPERATIONS
 }
 DERIVED: Final[Mapping[str, Derived]] = {entry.name: entry for entry in derived.OPERATIONS}
 _ALL: Final[tuple[Operation | Derived, ...]] = (*OPERATIONS.values(), *DERIVED.values())

@@ -3,11 +3,12 @@
 | field | what it is | read by |
 | --- | --- | --- |
 | name, aliases, ufuncs | what it is called in text; NumPy's and SciPy's functions that trace to it | parser, tracing |
-| arity, whole | how many arguments it has; whether a whole number stands before them: jv(n, x) | graph |
+| arity, whole, least | how many arguments it has; does a whole number ≥ least stand before them: jv(n, x) | graph |
 | floats | the function on float arrays, complex ones where it is analytic | arrays |
 | ball, clipped | the range over a real ball; of what is left of the ball when it is cut to the domain | balls |
 | interval | a method of the algebra of intervals; without it by balls of 64 bits at both ends | intervals |
 | rectangle | the same over a rectangle, finite only where it is proved analytic; None: it never is | complex balls |
+| raw | the same of first order, which slopes are worked out in | `analytic` |
 | taylor | n Taylor coefficients over a ball, real or complex: of the algebra of series, the ball and n | series |
 | slope | the derivative in the operations of any algebra: of the algebra, the argument and the value | gradient |
 | series, dual | methods of those two algebras, for kinks | series, gradient |
@@ -113,6 +114,8 @@ class Operation:
     cut: Callable[[Floats], Floats] | None = None
     rough: bool = False
     singular: Callable[[Floats], Floats] | None = None
+    raw: Callable[..., Any] | None = None
+    least: int = -1000
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,15 @@ NOWHERE = acb(NAN, NAN)
 # --- floats -----------------------------------------------------------------------------------------------------------
 
 
-def scipy(name: str) -> Callable[[Array], Array]:
-    """SciPy's function, of real or complex arrays of any float dtype."""
+def scipy(name: str, *first: int) -> Callable[[Array], Array]:
+    """SciPy's function, of `first` and real or complex arrays of any float dtype."""
 
     def function(x: Array) -> Array:
         import scipy.special  # here, so that `import attnfun` stays quick
 
         wide = x.dtype.itemsize > (16 if np.iscomplexobj(x) else 8)  # SciPy has no long double
         narrow = x.astype(np.complex128 if np.iscomplexobj(x) else np.float64) if wide else x
-        result: Array = getattr(scipy.special, name)(narrow)
+        result: Array = getattr(scipy.special, name)(*first, narrow)
         return result.astype(x.dtype) if result.dtype != x.dtype else result
 
     return function

@@ -79,6 +79,10 @@ def fit_unary(
     best = search(p, quick)
     fit = read(p, best)
     total = fit.error + best.rounding
+    if not settle and 1.0001 * eps < total <= 1.1 * eps:  # the points looked at in the end lie closer than the search's
+        best = search(replace(p, eps=0.9 * eps), quick)
+        fit = read(p, best)
+        total = fit.error + best.rounding
     if not settle and not total <= 1.0001 * eps:
         reached = f"{fit.error:.2g} (and {best.rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
         raise Infeasible(f"tangent: {reached}, not {eps:.2g}", {"eps": float(f"{1.1 * total:.2g}")})

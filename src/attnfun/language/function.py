@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import Graph, Untraceable, parse, precision, trace
+from attnfun.language import BallAlgebra, Graph, Untraceable, parse, precision, run, trace
 from attnfun.language.arrays import values_at
 from attnfun.language.balls import values_at_point
 from attnfun.language.domain import Array, Box, climbed
-from attnfun.language.enclosures import lower
+from attnfun.language.enclosures import abs_lowers, lower, point_balls
 from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import positive
 from attnfun.language.relu_units import Dense, read_units
@@ -39,7 +39,8 @@ class Function(Target):
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
     the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
     has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself,
-    and so where the expression is a broken line of few vertices (`vertices`).
+    and so where the expression is a broken line of few vertices (`vertices`). With a `band` δ it is asked for only where
+    every argument of a sign is at least δ in size.
     """
 
     kind: ClassVar[str] = "function"
@@ -51,6 +52,7 @@ class Function(Target):
     call: Callable[[Array], Array] | None = None
     lipschitz: float | None = None
     source: Graph | None = None
+    band: float | None = None
 
     @classmethod
     def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
@@ -66,6 +68,22 @@ class Function(Target):
         """`graph`, where it is known to be an expression."""
         assert self.graph is not None
         return self.graph
+
+    @cached_property
+    def arguments(self) -> tuple[Graph, ...]:
+        """The arguments of its signs: where they vanish it may jump."""
+        nodes = self.formula.nodes
+        return tuple(dict.fromkeys(self.formula.reachable((n.args[0],)) for n in nodes if n.op == "sign"))
+
+    def off_band(self, X: Array) -> Array:
+        """(n,) at which of the points (n, d) every argument of a sign is proved to be at least the band in size."""
+        kept = np.ones(len(X), dtype=bool)
+        if self.band is not None:
+            env = {n: point_balls(X[:, k]) for k, n in enumerate(self.box.names)}
+            for argument in self.arguments:
+                value = np.asarray(run(argument, BallAlgebra(clip_sqrt=True), env)[0], dtype=object)
+                kept &= np.broadcast_to(abs_lowers(value), (len(X),)) >= self.band
+        return kept
 
     @property
     def expression(self) -> Graph | None:

@@ -17,6 +17,7 @@ from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.composition import prove_by_composition
 from attnfun.certify.extension import require_extension
+from attnfun.certify.jumps import prove_by_jumps
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.rounding import hypotheses, rounding_bound
@@ -102,19 +103,23 @@ def _require_fit(network: Network, function: Function) -> None:
 def _bound_and_rounding(
     network: Network, function: Function, norm: float, eps: float | None, say: Say
 ) -> tuple[Bound, float]:
-    if network.labels is not None and math.isinf(norm):
+    if network.labels is not None:
         say("proof by composition, head by head")
+        plain, goal = math.isinf(norm) and function.band is None, eps if eps is not None else math.inf
         if function.graph is not None:
-            require_defined(function.graph, function.box)
+            require_defined(function.graph, function.box, continuous=plain)
         try:
-            return prove_by_composition(network, function, network.labels, eps if eps is not None else math.inf)
+            if plain:
+                return prove_by_composition(network, function, network.labels, goal)
+            return prove_by_jumps(network, function, network.labels, norm, goal)
         except Undecided:  # a label that cannot be derived is never passed over, but the network may be refuted
-            if eps is None or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads):
+            if eps is None or math.isfinite(norm) or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads):
                 raise
             low, witness = computed_witness(network, function, worst_points(network, function))
             if not low > eps:
                 raise
             return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
+    provided(function.band is None, "only networks whose coordinates are labelled are proved off a band")
     seen = view(network, function.box.low_array, function.box.high_array)
     if not seen.heads and function.graph is not None and math.isinf(norm):
         require_defined(function.graph, function.box)

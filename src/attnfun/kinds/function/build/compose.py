@@ -19,11 +19,13 @@ Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.compose_fronts import Fronts
 from attnfun.kinds.function.build.compose_program import ARGUMENTS, Finished, as_norms, rough_keys
 from attnfun.kinds.function.build.compose_steps import Forms, Step, fit_tensor, guarded, names_of, steps_of
 from attnfun.kinds.function.build.compose_walk import Walk
@@ -32,6 +34,7 @@ from attnfun.kinds.function.build.relu_network import KINKS, kink_fit
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array, Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
+from attnfun.kinds.function.build.unary.staircase import fit_staircase
 from attnfun.kinds.function.build.unary.spline import fit_spline, nearest_request, rough_units, shares
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
@@ -52,7 +55,8 @@ class Compose(Construction):
 
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")
-        feasible(math.isinf(request.norm), "compose: only the sup norm is offered")
+        in_sup = math.isinf(request.norm) and request.function.band is None
+        feasible(in_sup or request.realise == "attention", "compose: of ReLU units only the sup norm is offered")
         why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
         feasible(len(graph.nodes) <= _LARGE or read_units(graph) is None, why, {"method": "relu_network"})
         thin = request.max_rank is not None and request.max_rank <= max(ARGUMENTS)
@@ -69,11 +73,13 @@ class Compose(Construction):
         mlp = request.realise == "mlp"
         forms = Forms(finished.graph, steps_of(finished, request))
         steps, norms = forms.steps, {} if mlp else forms.norms()
+        fronts = Fronts.of(forms, request)
+        request = replace(request, eps=fronts.eps)
         if not mlp:
             _require_few(steps)
             if _is_tangent(request, finished, steps):
                 raise Infeasible("compose: one step, a function of the variable itself, as tangent has it")
-        weights = forms.sensitivities(norms, request.eps)
+        weights = forms.sensitivities(norms, request.eps, fronts.allowed)
         if mlp:
             tolerances = shares([(step.function, step.low, step.high) for step in steps], weights, request)
         else:
@@ -84,7 +90,12 @@ class Compose(Construction):
         kinked = sum(step.function in KINKS for step in steps) > _KINKS and request.prefer != "float32"
         direct = {i for i in hardest if kinked and steps[i].function in KINKS}
         many = len(steps) > _MANY
-        found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct) for i in hardest}
+        found = {
+            i: fit_staircase(steps[i].function, steps[i].low, steps[i].high, fronts.widths[i], tolerances[i], request.dtype)
+            if steps[i].jumps
+            else _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct)
+            for i in hardest
+        }
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
         told = [

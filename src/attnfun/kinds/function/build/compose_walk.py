@@ -26,6 +26,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
 
+from attnfun.certify.staircase import jumps
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_program import (
     PRODUCT,
@@ -202,7 +203,7 @@ class Walk(Nodes):
         """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""
         g, ranges = step_graph(self.source, n, cut), tuple(self.range(c) for c in cut)
         keys, least = tensor_keys(g, ranges), math.inf if self.shallow else self._least.get(n, math.inf)
-        if not (keys <= MOST_KEYS and keys < least):
+        if jumps(g) or not (keys <= MOST_KEYS and keys < least):
             raise Infeasible(f"compose: a tensor head for {self.text(n)} would need about {keys:.2g} keys")
         require_room(g, ranges)
         arguments = tuple(self.write(program, c) for c in cut)

@@ -1,0 +1,123 @@
+"""Where the steps of a program jump: how narrow their walls must be, and how accurate their arguments.
+
+In L^p half of ε^p is for the walls and half for the rest of the box: the walls of half-width w about {U = t} cover about
+2 w ρ of the box, ρ the density of U at t (sampled), and cost H^p times that, H the range of the target. Off a band δ the
+walls must lie in {|A| < δ}, A the argument of the sign. A quarter of w is for what the argument may be off, half for the
+head, the rest for rounding. Everything here is in floats and steers; nothing is proved.
+Failure mode: walls that the dtype cannot hold are refused, with the nearest ε that it can.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.compose_steps import Forms, Step
+from attnfun.kinds.function.build.plan import Request
+from attnfun.kinds.function.build.unary.features import evaluated
+from attnfun.kinds.function.build.unary.keys import Array
+from attnfun.kinds.function.build.unary.staircase import staircase
+from attnfun.language import ArrayAlgebra, Graph, run_all
+
+_SAMPLES = 20_000
+_SPARE = 6.0  # the walls' measure as proved over that from the sampled density, at most
+_FLOOR = {"float64": 2.0**-44, "float32": 2.0**-15}  # of the argument's size: the narrowest half-width of a wall
+
+
+@dataclass(frozen=True)
+class Fronts:
+    """The ε that is left for the rest of the box; by step the half-width of its walls in the head, and what its argument
+    may be off.
+    """
+
+    eps: float
+    widths: Mapping[int, float] = field(default_factory=dict)
+    allowed: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, forms: Forms, request: Request) -> "Fronts":
+        found = {i: step for i, step in enumerate(forms.steps) if step.jumps}
+        if not found:
+            return cls(request.eps)
+        band, p = request.function.band, request.norm
+        if band is not None:
+            wide = {i: _within(step, band) for i, step in found.items()}
+            share, nearest = 1.0, partial(_wider, band)
+        else:
+            wide, share = _for_norm(forms, found, request), 0.5 ** (1 / p)
+            nearest = partial(_looser, request.eps, p)
+        for i, step in found.items():
+            least = _FLOOR[request.dtype] * max(abs(step.low), abs(step.high))
+            why = f"compose: the jump of {forms.program.text(step.phi, 60)} would need walls narrower than "
+            feasible(wide[i] >= least, why + f"{request.dtype} holds", nearest(least / max(wide[i], 1e-300)))
+        return cls(share * request.eps, {i: w / 2 for i, w in wide.items()}, {i: w / 4 for i, w in wide.items()})
+
+
+def _wider(band: float, ratio: float) -> dict[str, float]:
+    return {"band": float(f"{1.1 * band * ratio:.1e}")}
+
+
+def _looser(eps: float, p: float, ratio: float) -> dict[str, float] | None:
+    """Walls as much wider cost so much more in L^p."""
+    near = 1.1 * eps * ratio ** (1 / p)
+    return {"eps": float(f"{near:.2g}")} if math.isfinite(near) else None
+
+
+def _for_norm(forms: Forms, found: Mapping[int, Step], request: Request) -> dict[int, float]:
+    """Half-widths that cost half of ε^p together."""
+    box = request.function.box
+    X = box.sample(_SAMPLES, np.random.default_rng(3))
+    with np.errstate(all="ignore"):
+        env = {name: X[:, k] for k, name in enumerate(box.names)}
+        values = run_all(forms.program, ArrayAlgebra(), env)
+        outputs = [_column(values[o]) for o in forms.program.outputs]
+    height = max(float(np.ptp(v[np.isfinite(v)])) for v in outputs) + 1e-300
+    dense = {i: _density(step, _column(values[step.argument])) for i, step in found.items()}
+    power = p * math.log(request.eps / height) if (p := request.norm) else 0.0
+    room = math.exp(min(power, 0.0)) * 0.5 / _SPARE / len(found)
+    reach = {i: max(abs(step.low), abs(step.high), step.high - step.low) for i, step in found.items()}
+    return {i: min(room / max(2 * rho, 1e-300), 1e-2 * reach[i], _apart(found[i])) for i, rho in dense.items()}
+
+
+def _apart(step: Step) -> float:
+    """An eighth of the least distance between jumps."""
+    places, _ = staircase(step.function, step.low, step.high)
+    return float(np.min(np.diff(places), initial=step.high - step.low)) / 8
+
+
+def _column(value: object) -> Array:
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), (_SAMPLES,))
+
+
+def _density(step: Step, u: Array) -> float:
+    """Σ_t of the density of the argument at t, the largest that samples show at several widths."""
+    places, _ = staircase(step.function, step.low, step.high)
+    total = 0.0
+    for t in places:
+        near = (step.high - step.low) * np.array([3e-3, 1e-2, 3e-2])
+        total += max(float((np.abs(u - t) < h).mean()) / (2 * h) for h in near)
+    return total + 1 / (step.high - step.low)
+
+
+def _within(step: Step, band: float) -> float:
+    """The half-width about the jumps in which some argument of a sign stays below the band."""
+    g, (places, _) = step.function, staircase(step.function, step.low, step.high)
+    arguments = [g.reachable((node.args[0],)) for node in g.nodes if node.op == "sign"]
+
+    def inside(t: float, w: float) -> bool:
+        u = t + w * np.linspace(-1, 1, 17)
+        return any(bool(np.max(np.abs(evaluated(h, u))) < 0.9 * band) for h in arguments)
+
+    least = _apart(step)
+    for t in places:
+        low, high = 0.0, least
+        if inside(t, high):
+            continue
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if inside(t, middle) else (low, middle)
+        least = low
+    return least

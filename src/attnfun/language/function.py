@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -68,6 +68,14 @@ class Function(Target):
         """`graph`, where it is known to be an expression."""
         assert self.graph is not None
         return self.graph
+
+    def outside(self, band: Any) -> Function:
+        """The same function, asked for off a band about its jumps."""
+        found = None if self.graph is None else replace(self, band=positive("band", band))
+        why = f"band={band!r:.30}: only an expression that jumps has one, and {self.text[:100]} does not"
+        if found is None or not found.arguments:
+            raise InvalidRequest(why)
+        return found
 
     @cached_property
     def arguments(self) -> tuple[Graph, ...]:
@@ -192,12 +200,14 @@ class Function(Target):
 
     def same(self, other: Target) -> bool:
         same = isinstance(other, Function) and other.box == self.box and other.text == self.text
+        same = same and other.band == self.band
         return same and isinstance(other, Function) and len(other.outputs) == len(self.outputs)
 
     def exact(self, X: Array) -> Array:
         known = self.graph is not None or self.call is not None
         require(known, "the target is a Python function that is not in the file; pass it as target")
-        return self.values(X)
+        values = self.values(X)
+        return values if self.band is None else np.where(self.off_band(X)[:, None], values, np.nan)
 
     def against(self, given: Any) -> Function:
         if self.graph is not None:
@@ -266,7 +276,8 @@ class Function(Target):
         else:
             graph = self.source or self.graph
             own = {"kind": "function", "graph": graph.to_json(), "text": self.text}
-        return own | {"outputs": list(self.outputs), "domain": self.box.text}
+        own |= {"outputs": list(self.outputs), "domain": self.box.text}
+        return own if self.band is None else own | {"band": self.band}
 
     @classmethod
     def from_json(cls, data: Any) -> Function:
@@ -285,7 +296,8 @@ class Function(Target):
         graph = Graph.from_json(data.get("graph"))
         if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):
             raise DamagedFile("the file's target does not fit its domain or its outputs")
-        return cls.of(graph, box, tuple(names))
+        function = cls.of(graph, box, tuple(names))
+        return function.outside(data["band"]) if "band" in data else function
 
 
 def _opaque(target: Any) -> Any:

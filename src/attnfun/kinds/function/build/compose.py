@@ -134,7 +134,7 @@ def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -
     sized = "tangent" in request.beside and request.max_keys > TUNABLE
     alone = request.function.box.dim == 1 and len(request.function.outputs) == 1
     refused = "tangent" in request.refused and alone and request.dtype == "float64"
-    return (sized or refused) and len(steps) == 1 and finished.graph.nodes[steps[0].argument].op == "var"
+    return (sized or refused) and len(steps) == 1 and not steps[0].jumps and finished.graph.nodes[steps[0].argument].op == "var"
 
 
 def _require_few(steps: tuple[Step, ...]) -> None:

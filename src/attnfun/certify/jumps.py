@@ -21,11 +21,15 @@ meets {U_s in W} in an interval of length at most |W|/c. So, for the walls W tha
 
     share of b with U_s in a wall  ≤  min(1, Σ_W |W| / (c · side_k of b)),        whichever k is best,
 
-proportional to the walls' width however the surface lies: b need not be as thin as they are. Where U_s reads another
-jump whose value on b is open, this holds for each of its levels, so the bound is multiplied by their number: (x with
-that one in a wall are counted by its own share). Values and partials are enclosed in balls. Sub-boxes that weigh most
+proportional to the walls' width however the surface lies: b need not be as thin as they are. (Of a box and its halves
+together the smaller bound counts.) Where U_s reads another
+jump whose value on b is open, this holds for each of its levels, so the bound is multiplied by their number (points
+with that one in a wall are counted by its own share); where it is not constant between its walls, b counts whole. Values and partials are enclosed in balls. Sub-boxes that weigh most
 are halved until the sum is small or the budget is spent; where U_s has a critical point on its surface, b counts whole,
 and halving makes it small.
+
+Walls are those of *staircase*, rounding of queries and logits included, so that all this holds of the network as
+computed too, with the E that *composition* proves of it; the norm moves by no more than E does.
 
 **4.** *Off a band.* The target's jumps are its operations sign(A). Every wall of s is proved to lie in {|h| < δ} for a
 sign(h(U_s)) of the program, whose argument is proved to be ±A for one of them (`identity`). So where all |A(x)| ≥ δ,
@@ -40,6 +44,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from attnfun.certify.composition import Composition
 from attnfun.certify.identity import same_function
@@ -59,7 +64,7 @@ from attnfun.network import Labels, Network
 
 _BOXES = 12_000
 _TOGETHER = 256
-_PATIENCE = 8  # rounds of halving without any gain
+_KEPT = ("low", "high", "active")
 _SAFE = 1 + 1e-12
 
 
@@ -79,22 +84,28 @@ def prove_by_jumps(
         return Bound(bound.method, 0.0, bound.high, None, details), rounding
     bands = Bands(made.reading, made.jumps)
     with precision(64):
-        computed = bands.norm(bound.high + rounding, norm, eps)
-        plain = bands.norm(bound.high, norm, eps, refine=False)
-    details["bands"] = {"measure": bands.measure, "boxes": len(bands.low)}
-    return Bound("jumps", 0.0, plain, None, details), max(computed - plain, 0.0)
+        high = bands.norm(bound.high, norm, max(eps - rounding, 0.0))
+    details["bands"] = {"measure": bands.measure, "boxes": bands.boxes}
+    return Bound("jumps", 0.0, high, None, details), rounding  # the norm moves by no more than E does
 
 
 @dataclass(frozen=True)
-class _Shares:
-    """(boxes,) the share of each sub-box that is in a wall of some step, and (boxes, jumps) which S_b has."""
+class _Boxes:
+    """Sub-boxes that came from one round of halving: corners, the place of the one that each is half of, m_b as a share
+    of the whole box, and S_b, (boxes, jumps).
+    """
 
+    low: Array
+    high: Array
+    parent: NDArray[np.intp]
     share: Array
-    active: Array
+    active: NDArray[np.bool_]
 
 
 class Bands:
-    """The walls of all steps as parts of the box."""
+    """The walls of all steps as parts of the box, in a tree of sub-boxes: of a box counts what is proved of it or of its
+    halves together, whichever is less (a surface through a box may be oblique to all its halves).
+    """
 
     def __init__(self, reading: Reading, jumps: list[Jump]) -> None:
         self.jumps, self.box = jumps, reading.function.box
@@ -103,84 +114,88 @@ class Bands:
         self.place = {jump.variable: i for i, jump in enumerate(jumps)}
         relaxed = reading.relaxed.reachable(reading.relaxed.outputs)
         self.heights, self.most = _heights(relaxed, reading.box, [jump.variable for jump in jumps])
-        self.low, self.high = self.box.low_array[None], self.box.high_array[None]
-        self.shares = self._shares(self.low, self.high)
+        own = [{*self._variables(i)} for i in range(len(jumps))]
+        self.reads = np.array([[name in variables for name in self.box.names] for variables in own])
+        whole = self.box.low_array[None], self.box.high_array[None]
+        self.rounds = [self._found(*whole, np.zeros(1, dtype=np.intp))]
+
+    @property
+    def boxes(self) -> int:
+        return sum(len(made.low) for made in self.rounds)
 
     @property
     def measure(self) -> float:
         """A bound of the share of the box that is in some wall."""
-        return float((self._volumes(self.low, self.high) * self.shares.share).sum()) * _SAFE
+        return self._least([made.share for made in self.rounds])[0]
 
-    def norm(self, error: float, p: float, eps: float, refine: bool = True) -> float:
+    def norm(self, error: float, p: float, eps: float) -> float:
         """( E^p + Σ_b m_b (E + H_b)^p )^{1/p} for E = `error`, sub-boxes halved while that matters."""
-        spent, before = len(self.low), [math.inf] * _PATIENCE
+        budget = _BOXES if math.isfinite(eps) else _BOXES // 8
+        enough = 0.5 * max(eps - error, 0.0) + error if math.isfinite(eps) else 0.0
+        top = min(float(self.heights.sum()) * _SAFE, self.most) + error
+        if not math.isfinite(top):
+            return math.inf
+        unit = arb(max(top, 1e-300))
+        before = [math.inf] * (4 * self.box.dim + 4)  # rounds of halving without any gain
+        worth = [self._worth(made, error, unit, p) for made in self.rounds]
         while True:
-            tall = self._tall()
-            worth, total = self._sum(error, tall, p)
-            enough = 0.5 * max(eps - error, 0.0) + error if math.isfinite(eps) else 0.0
-            budget = _BOXES if math.isfinite(eps) else _BOXES // 8
-            if not refine or total <= max(enough, error * (1 + 1e-3)) or spent >= budget or total > 0.98 * before[0]:
+            sum_, useful = self._least(worth)
+            total = upper(unit * ((arb(error) / unit) ** arb(p) + arb(sum_)) ** (1 / arb(p)))
+            if total <= max(enough, error * (1 + 1e-3)) or self.boxes >= budget or total > 0.98 * before[0]:
                 return total
             before = [*before[1:], total]
-            active = self.shares.active.any(axis=1)
-            keep = active & (worth > 1e-6 * worth.sum() / len(worth))
-            order = np.flatnonzero(keep)
-            if not len(order):
+            made = self._halved(useful)
+            if made is None:
                 return total
-            bad = order[np.argsort(worth[order])[-_TOGETHER:]]
-            axis = self._longest(bad)
-            new = cut(self.low[bad], self.high[bad], axis)
-            found = self._shares(*new)
-            spent += len(new[0])
-            rest = np.setdiff1d(np.arange(len(self.low)), bad)
-            met = found.active.any(axis=1)
-            self.low = np.concatenate([self.low[rest], new[0][met]])
-            self.high = np.concatenate([self.high[rest], new[1][met]])
-            self.shares = _Shares(
-                np.concatenate([self.shares.share[rest], found.share[met]]),
-                np.concatenate([self.shares.active[rest], found.active[met]]),
-            )
+            self.rounds.append(made)
+            worth.append(self._worth(made, error, unit, p))
 
-    def _sum(self, error: float, tall: Array, p: float) -> tuple[Array, float]:
-        """What every sub-box adds, in units that steer, and the norm."""
-        if not math.isfinite(error):
-            return np.zeros(len(tall)), math.inf
-        m = self._volumes(self.low, self.high) * self.shares.share
-        top = float(np.max(tall, initial=0.0)) + error
-        if top == 0 or not math.isfinite(top):
-            return m, 0.0 if top == 0 else math.inf
-        unit, total = arb(top), (arb(error) / arb(top)) ** arb(p)
-        worth = np.zeros(len(tall))
+    def _worth(self, made: _Boxes, error: float, unit: arb, p: float) -> Array:
+        """(boxes,) m_b ((E + H_b)/unit)^p."""
+        tall = np.minimum(np.where(made.active, self.heights, 0.0).sum(axis=1) * _SAFE, self.most)
+        out = np.zeros(len(tall))
         for height in np.unique(tall):
             here = tall == height
-            power = ((arb(float(height)) + arb(error)) / unit) ** arb(p)
-            worth[here] = m[here] * upper(power)
-            total = total + arb(float(m[here].sum()) * _SAFE) * power
-        return worth, upper(unit * total ** (1 / arb(p)))
+            out[here] = made.share[here] * upper(((arb(float(height)) + arb(error)) / unit) ** arb(p)) * _SAFE
+        return out
 
-    def _tall(self) -> Array:
-        """(boxes,) H_b."""
-        heights = np.where(self.shares.active, self.heights, 0.0).sum(axis=1) * _SAFE
-        return np.where(self.shares.active.any(axis=1), np.minimum(heights, self.most), 0.0)
+    def _least(self, worth: list[Array]) -> tuple[float, list[Array]]:
+        """The sum over the tree, and by round what every box without halves adds to it, 0 of those with some."""
+        sums = [np.zeros(len(w)) for w in worth]
+        split = [np.zeros(len(w), dtype=bool) for w in worth]
+        values: list[Array] = [np.zeros(0)] * len(worth)
+        starts = np.cumsum([0, *(len(w) for w in worth)])
+        for k in range(len(worth) - 1, -1, -1):
+            values[k] = np.where(split[k], np.minimum(sums[k] * _SAFE, worth[k]), worth[k])
+            if k:
+                place = np.searchsorted(starts, self.rounds[k].parent, side="right") - 1
+                for earlier in np.unique(place):
+                    mine = place == earlier
+                    at = self.rounds[k].parent[mine] - starts[earlier]
+                    np.add.at(sums[earlier], at, values[k][mine])
+                    split[earlier][at] = True
+        leaves = [np.where(cut_, 0.0, value) for cut_, value in zip(split, values, strict=True)]
+        return float(values[0].sum()) * _SAFE, leaves
 
-    def _volumes(self, low: Array, high: Array) -> Array:
-        """(boxes,) as shares of the box."""
-        return np.asarray(np.prod((high - low) / (self.box.high_array - self.box.low_array), axis=1) * _SAFE)
-
-    def _longest(self, rows: Array) -> Array:
-        """The side that is cut: the longest, relative to the box, of those that the active arguments depend on."""
-        matter = np.zeros((len(rows), self.box.dim), dtype=bool)
-        for i in range(len(self.jumps)):
-            own = np.array([name in self._variables(i) for name in self.box.names])
-            matter |= self.shares.active[rows, i][:, None] & own
-        sides = (self.high[rows] - self.low[rows]) / (self.box.high_array - self.box.low_array)
-        return np.argmax(np.where(matter, sides, 0.0), axis=1)
+    def _halved(self, useful: list[Array]) -> _Boxes | None:
+        """The halves of the boxes that weigh most, cut across the longest side (relative to the box) of those that the
+        active arguments depend on. A box stays with both its halves, so that one of them may be empty.
+        """
+        flat = np.concatenate(useful)
+        bad = np.argsort(flat)[-_TOGETHER:]
+        bad = bad[flat[bad] > 1e-4 * flat.sum() / len(flat)]
+        if not len(bad):
+            return None
+        low, high, active = (np.concatenate([getattr(m, name) for m in self.rounds])[bad] for name in _KEPT)
+        sides = (high - low) / (self.box.high_array - self.box.low_array)
+        new = cut(low, high, np.argmax(np.where(active.astype(np.int64) @ self.reads > 0, sides, 0.0), axis=1))
+        return self._found(*new, np.concatenate([bad, bad]))
 
     def _variables(self, i: int) -> set[str]:
         inner = (self._variables(self.place[v]) for v in self.arguments[i].variables if v in self.place)
         return set(self.arguments[i].variables).union(*inner)
 
-    def _shares(self, low: Array, high: Array) -> _Shares:
+    def _found(self, low: Array, high: Array, parent: NDArray[np.intp]) -> _Boxes:
         """Shares and S_b of sub-boxes."""
         names, count = self.box.names, len(low)
         algebra = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), len(names))
@@ -211,11 +226,12 @@ class Bands:
             decided = np.all([least == most for least, most in each], axis=0)
             (level,) = enclosures(jump.unary, ("u",), *where)
             least, most = ball_ends(level, count)
-            options[:, i] = np.where(decided, 1.0, len(walls) + 1.0 if jump.stairs.constant else math.inf)
+            options[:, i] = np.where(decided, 1.0, len(walls) + 1.0) if jump.stairs.constant else math.inf
             a, b = jump.stairs.ends
             least, most = np.fmax(least, a), np.fmin(most, b)
             env[jump.variable] = Dual(balls(least, most), ())
-        return _Shares(np.minimum(share * _SAFE, 1.0), active)
+        volume = np.prod((high - low) / (self.box.high_array - self.box.low_array), axis=1) * _SAFE
+        return _Boxes(low, high, parent, np.minimum(share * _SAFE, 1.0) * volume * _SAFE, active)
 
 
 def _reach(

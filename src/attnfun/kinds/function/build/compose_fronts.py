@@ -1,7 +1,8 @@
 """Where the steps of a program jump: how narrow their walls must be, and how accurate their arguments.
 
 In L^p half of ε^p is for the walls and half for the rest of the box: the walls of half-width w about {U = t} cover about
-2 w ρ of the box, ρ the density of U at t (sampled), and cost H^p times that, H the range of the target. Off a band δ the
+2 w ρ of the box, ρ the density of U at t, and cost H^p times that, H the most by which the outputs move between two
+levels of the step; ρ and H are sampled. Off a band δ the
 walls must lie in {|A| < δ}, A the argument of the sign. A quarter of w is for what the argument may be off, half for the
 head, the rest for rounding. Everything here is in floats and steers; nothing is proved.
 Failure mode: walls that the dtype cannot hold are refused, with the nearest ε that it can.
@@ -20,7 +21,7 @@ from attnfun.kinds.function.build.plan import Request
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.kinds.function.build.unary.staircase import staircase
-from attnfun.language import ArrayAlgebra, Graph, run_all
+from attnfun.language import ArrayAlgebra, Graph, Node, run, run_all
 
 _SAMPLES = 20_000
 _SPARE = 2.5  # the walls' measure as proved over that from the sampled density, at most
@@ -73,13 +74,25 @@ def _for_norm(forms: Forms, found: Mapping[int, Step], request: Request) -> dict
     with np.errstate(all="ignore"):
         env = {name: X[:, k] for k, name in enumerate(box.names)}
         values = run_all(forms.program, ArrayAlgebra(), env)
-        outputs = [_column(values[o]) for o in forms.program.outputs]
-    height = max(float(np.ptp(v[np.isfinite(v)])) for v in outputs) + 1e-300
-    dense = {i: _density(step, _column(values[step.argument])) for i, step in found.items()}
-    power = p * math.log(request.eps / height) if (p := request.norm) else 0.0
-    room = math.exp(min(power, 0.0)) * 0.5 / _SPARE / len(found)
-    reach = {i: max(abs(step.low), abs(step.high), step.high - step.low) for i, step in found.items()}
-    return {i: min(room / max(2 * rho, 1e-300), 1e-2 * reach[i], _apart(found[i])) for i, rho in dense.items()}
+        wide = {}
+        for i, step in found.items():
+            ratio = request.norm * math.log(request.eps / max(_height(forms.program, step, env), 1e-300))
+            room = math.exp(min(ratio, 0.0)) * 0.5 / _SPARE / len(found)
+            most = min(1e-2 * max(abs(step.low), abs(step.high), step.high - step.low), _apart(step))
+            wide[i] = min(room / (2 * _density(step, _column(values[step.argument]))), most)
+    return wide
+
+
+def _height(program: Graph, step: Step, env: Mapping[str, Array]) -> float:
+    """The most by which the outputs at the samples move between two levels of the step."""
+    nodes, (_, levels) = list(program.nodes), staircase(step.function, step.low, step.high)
+    nodes[step.phi] = Node("var", (), "level")
+    seen = []
+    for level in set(levels):
+        found = run(Graph(tuple(nodes), program.outputs), ArrayAlgebra(), {**env, "level": np.full(_SAMPLES, level)})
+        seen.append(np.stack([_column(v) for v in found]))
+    moves = np.max(seen, axis=0) - np.min(seen, axis=0)
+    return float(np.max(moves[np.isfinite(moves)], initial=0.0))
 
 
 def _apart(step: Step) -> float:

@@ -58,8 +58,7 @@ class Certificate(Brief):
     `construction` names what made the weights where that is known: `verify`, which reads weights and target alone, does
     not know it, and two certificates are compared without it.
 
-    With a `band` δ it is about the points alone where everything that decides a jump of the target is at least δ in
-    size, and says nothing of the others.
+    With a `band` about the jumps of the target it says nothing of the points in it.
 
     What a file says of itself is not a proof: a certificate that was read has the status `stored`, and `claimed` is the
     status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.
@@ -86,7 +85,7 @@ class Certificate(Brief):
     reason: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     claimed: Status | None = None
-    band: float | None = None
+    band: str = ""
 
     def __post_init__(self) -> None:
         low, high = self.error
@@ -136,7 +135,7 @@ class Certificate(Brief):
     @property
     def off(self) -> str:
         """Of which points nothing is said, in words; empty where it is about the whole domain."""
-        return "" if self.band is None else f" off the band |u| < {self.band:g} about its jumps"
+        return f" off the band {self.band}" if self.band else ""
 
     @property
     def parts_told(self) -> str:
@@ -195,13 +194,11 @@ class Certificate(Brief):
             "relative": dict(self.relative) if self.relative else None,
             "reason": self.reason,
             "details": dict(self.details),
-            **({} if self.band is None else {"band": self.band}),
+            **({"band": self.band} if self.band else {}),
         }
 
     @classmethod
-    def stored(
-        cls, data: Any, claim: Claim, dtype: str, target: str, domain: str, band: float | None = None
-    ) -> Certificate:
+    def stored(cls, data: Any, claim: Claim, dtype: str, target: str, domain: str, band: str = "") -> Certificate:
         """The certificate that a file holds, or one that says that it holds none.
 
         What it is about is not read from it: the caller has that from the hashed part of the file.
@@ -260,7 +257,7 @@ def _check_details(reason: Any, details: Any) -> None:
 
 
 def read_back(
-    meta: Mapping[str, Any], dtype: str, text: str, domain: str, band: float | None = None
+    meta: Mapping[str, Any], dtype: str, text: str, domain: str, band: str = ""
 ) -> tuple[Certificate, dict[str, Any], Claim]:
     """The certificate as stored, not verified; the request, in which the claim has the last word; the claim."""
     claim = Claim.of(meta)

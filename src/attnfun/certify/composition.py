@@ -335,7 +335,7 @@ class Composition:
         provided(len(heads) == 1 and label.slope == 0, f"composition: the step {label.name} jumps and has no own head")
         (head,), form = heads, self.reading.form(label.argument)
         line, plain, mismatch = self._query(head, before, form, ends)
-        delta, still = self._shifts(form, mismatch, plain)
+        delta = self._shifts(form, mismatch, plain)[0]
         column = head.writes.index(label.name)
         values = np.ascontiguousarray(head.values[:, column : column + 1])
         view = HeadView(head.name, (line,), values, np.ones((1, 1)), head)

@@ -1,18 +1,18 @@
 """Method *jumps*: networks of labelled coordinates for targets that jump, in L^p, or in the sup norm off a band.
 
-Let P(x, θ) be the program of the labels with a variable θ_s in the place of every coordinate s that jumps, φ_s = g_s(U_s),
-and V_s an interval with all values of head and g_s. *staircase* proves walls in U_s off which the head is within e_s of
-g_s. Let S(x) be the steps s with U_s(x) in a wall, and those whose U_s depends on one of S(x).
+Let P(x, θ) be the program of the labels with a variable θ_s in the place of every coordinate s that jumps, φ_s =
+g_s(U_s), and V_s an interval with all values of head and g_s. *staircase* proves walls in U_s off which the head is
+within e_s of g_s. Let S(x) be the steps s with U_s(x) in a wall, and those whose U_s depends on one of S(x).
 
 **1.** *composition* proves |net(x) − P(x, θ*)| ≤ E for all x, with θ*_s = what the head gives for s in S(x), φ_s(x) for
 the others. Its errors E_s = e_s hold for the others: none of the jumps that U_s reads is in S(x), so that its argument
 is U_s(x) up to the δ that was counted. For s in S(x) the head gives θ*_s itself, which is in V_s; all ranges were taken
 over V_s, and P is proved to be defined and continuous on box × V.
 
-**2.** *In L^p.* f(x) = P(x, φ(x)), so with h_s ≥ |V_s| sup |∂P/∂θ_s| over box × V, and H_S = Σ_{s in S} h_s (or the range
-of P where that is smaller), |f − net| ≤ E + H_{S(x)}. Cut the box into sub-boxes b; let S_b be the steps that may have
-points of b in S(x), and m_b ≥ the share of the box where x is in b and S(x) is not empty. Then, norms being normalised by
-the volume,
+**2.** *In L^p.* f(x) = P(x, φ(x)), so with h_s ≥ |V_s| sup |∂P/∂θ_s| over box × V, and H_S = Σ_{s in S} h_s (or the
+range of P where that is smaller), |f − net| ≤ E + H_{S(x)}. Cut the box into sub-boxes b; let S_b be the steps that may
+have points of b in S(x), and m_b ≥ the share of the box where x is in b and S(x) is not empty. Then, norms being
+normalised by the volume,
 
     ‖f − net‖_p ≤ ( E^p + Σ_b m_b (E + H_{S_b})^p )^{1/p}.
 
@@ -22,11 +22,11 @@ meets {U_s in W} in an interval of length at most |W|/c. So, for the walls W tha
     share of b with U_s in a wall  ≤  min(1, Σ_W |W| / (c · side_k of b)),        whichever k is best,
 
 proportional to the walls' width however the surface lies: b need not be as thin as they are. (Of a box and its halves
-together the smaller bound counts.) Where U_s reads another
-jump whose value on b is open, this holds for each of its levels, so the bound is multiplied by their number (points
-with that one in a wall are counted by its own share); where it is not constant between its walls, b counts whole. Values and partials are enclosed in balls. Sub-boxes that weigh most
-are halved until the sum is small or the budget is spent; where U_s has a critical point on its surface, b counts whole,
-and halving makes it small.
+together the smaller bound counts.) Where U_s reads another jump whose value on b is open, this holds for each of its
+levels, so the bound is multiplied by their number (points with that one in a wall are counted by its own share); where
+it is not constant between its walls, b counts whole. Values and partials are enclosed in balls. Sub-boxes that weigh
+most are halved until the sum is small or the budget is spent; where U_s has a critical point on its surface, b counts
+whole, and halving makes it small.
 
 Walls are those of *staircase*, rounding of queries and logits included, so that all this holds of the network as
 computed too, with the E that *composition* proves of it; the norm moves by no more than E does.
@@ -53,7 +53,7 @@ from attnfun.certify.staircase import Jump, signs_of
 from attnfun.certify.view import Array, Bound, Undecided, provided
 from attnfun.language import BallAlgebra, Box, Builder, GradientAlgebra, Graph, precision, run
 from attnfun.language.domain import cut
-from attnfun.language.enclosures import abs_lowers, abs_uppers, ball, ball_ends, balls, point_balls, upper
+from attnfun.language.enclosures import abs_lowers, abs_uppers, ball_ends, balls, point_balls, upper
 from attnfun.language.function import Function
 from attnfun.language.gradient import Dual
 from attnfun.language.graph import reached
@@ -103,8 +103,8 @@ class _Boxes:
 
 
 class Bands:
-    """The walls of all steps as parts of the box, in a tree of sub-boxes: of a box counts what is proved of it or of its
-    halves together, whichever is less (a surface through a box may be oblique to all its halves).
+    """The walls of all steps as parts of the box, in a tree of sub-boxes: of a box counts what is proved of it or of
+    its halves together, whichever is less (a surface through a box may be oblique to all its halves).
     """
 
     def __init__(self, reading: Reading, jumps: list[Jump]) -> None:

@@ -8,8 +8,8 @@ in the range [low, high] but in no wall, between W_{j−1} and W_j. Then û is i
 
     |head(û) + b − g(U)| ≤ max |g − v_j − b| over [low, high] between these walls + e^{2d} leak·spread + rounding,
 
-leak = 2 e^{−λ}/(1 − e^{−g}) of `cells`. What g does inside the walls does not matter: a jump of g that lies in one costs
-nothing, and one that lies in none leaves an error of half its height at least, which is then proved.
+leak = 2 e^{−λ}/(1 − e^{−g}) of `cells`. What g does inside the walls does not matter: a jump of g that lies in one
+costs nothing, and one that lies in none leaves an error of half its height at least, which is then proved.
 
 g between walls is enclosed in balls, halved where they are too wide.
 Failure modes: keys that are no partition; more than one head, or a slope left to the stream.

@@ -47,7 +47,7 @@ class About:
     norm: float = math.inf
     construction: str = ""
     relative: Mapping[str, Any] | None = None
-    band: float | None = None
+    band: str = ""
 
 
 def verdict(proof: Proof, eps: float | None, about: About) -> Certificate:

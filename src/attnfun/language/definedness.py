@@ -267,7 +267,7 @@ def _what(extended: Graph, c: Condition) -> str:
     """What the violation means for the user."""
     op = extended.nodes[c.at].op
     if op == "sign":
-        return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2, or off a band about it"
+        return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2, or for a band"
     return ": a pole inside the domain" if c.kind == "nonzero" else ": the target is not defined on the whole domain"
 
 

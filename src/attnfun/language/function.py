@@ -39,8 +39,8 @@ class Function(Target):
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
     the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
     has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself,
-    and so where the expression is a broken line of few vertices (`vertices`). With a `band` δ it is asked for only where
-    every argument of a sign is at least δ in size.
+    and so where the expression is a broken line of few vertices (`vertices`). With a `band` δ it is asked for only
+    where every argument of a sign is at least δ in size.
     """
 
     kind: ClassVar[str] = "function"
@@ -76,6 +76,16 @@ class Function(Target):
         if found is None or not found.arguments:
             raise InvalidRequest(why)
         return found
+
+    @cached_property
+    def left_out(self) -> str:  # type: ignore[override]
+        """The band, in words."""
+        if self.band is None:
+            return ""
+        texts = [argument.text(argument.outputs[0], 60) for argument in self.arguments]
+        if len(texts) > 3:
+            return f"|u| < {self.band:g} about its jumps, u one of the {len(texts)} arguments of its signs"
+        return " or ".join(f"|{text}| < {self.band:g}" for text in texts)
 
     @cached_property
     def arguments(self) -> tuple[Graph, ...]:
@@ -200,7 +210,7 @@ class Function(Target):
 
     def same(self, other: Target) -> bool:
         same = isinstance(other, Function) and other.box == self.box and other.text == self.text
-        same = same and other.band == self.band
+        same = same and other.left_out == self.left_out
         return same and isinstance(other, Function) and len(other.outputs) == len(self.outputs)
 
     def exact(self, X: Array) -> Array:

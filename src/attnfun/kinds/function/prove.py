@@ -113,7 +113,11 @@ def _bound_and_rounding(
                 return prove_by_composition(network, function, network.labels, goal)
             return prove_by_jumps(network, function, network.labels, norm, goal)
         except Undecided:  # a label that cannot be derived is never passed over, but the network may be refuted
-            if eps is None or math.isfinite(norm) or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads):
+            if (
+                eps is None
+                or math.isfinite(norm)
+                or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads)
+            ):
                 raise
             low, witness = computed_witness(network, function, worst_points(network, function))
             if not low > eps:

@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 
 from attnfun.errors import Infeasible, feasible
-from attnfun.kinds.function.build.compose_fronts import Fronts
+from attnfun.kinds.function.build.compose_fronts import Fronts, as_staircases
 from attnfun.kinds.function.build.compose_program import ARGUMENTS, Finished, as_norms, rough_keys
 from attnfun.kinds.function.build.compose_steps import Forms, Step, fit_tensor, guarded, names_of, steps_of
 from attnfun.kinds.function.build.compose_walk import Walk
@@ -34,8 +34,8 @@ from attnfun.kinds.function.build.relu_network import KINKS, kink_fit
 from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array, Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
-from attnfun.kinds.function.build.unary.staircase import fit_staircase
 from attnfun.kinds.function.build.unary.spline import fit_spline, nearest_request, rough_units, shares
+from attnfun.kinds.function.build.unary.staircase import fit_staircase
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
 from attnfun.language.relu_units import read_units
@@ -91,7 +91,9 @@ class Compose(Construction):
         direct = {i for i in hardest if kinked and steps[i].function in KINKS}
         many = len(steps) > _MANY
         found = {
-            i: fit_staircase(steps[i].function, steps[i].low, steps[i].high, fronts.widths[i], tolerances[i], request.dtype)
+            i: fit_staircase(
+                steps[i].function, steps[i].low, steps[i].high, fronts.widths[i], tolerances[i], request.dtype
+            )
             if steps[i].jumps
             else _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct)
             for i in hardest
@@ -112,17 +114,19 @@ class Compose(Construction):
 def _program(target: Graph, request: Request, tensors: bool) -> Finished:
     """The program of the walk: of few keys, or of few layers where that is preferred or asked for."""
     mlp, box = request.realise == "mlp", request.function.box
-    graph, squares = canonical(target), frozenset[int]()
+    graph, squares, stairs = canonical(target), frozenset[int](), dict[int, int]()
     if not mlp:  # broken lines are not pinned
         graph, squares = as_norms(graph, box)
+        graph, at, stairs = as_staircases(graph)
+        squares = frozenset(at[n] for n in squares)
     keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
-    walk = Walk(graph, box, keys_of, squares, shallow, tensors)
+    walk = Walk(graph, box, keys_of, squares, shallow, tensors, stairs)
     if not mlp:
         _require_few_fits(walk.least_steps())
     finished = walk.finished
     feasible(finished.heads, "compose: the target is affine")
     if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
-        finished = Walk(graph, box, keys_of, squares, True, tensors).finished
+        finished = Walk(graph, box, keys_of, squares, True, tensors, stairs).finished
     return finished
 
 
@@ -134,7 +138,12 @@ def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -
     sized = "tangent" in request.beside and request.max_keys > TUNABLE
     alone = request.function.box.dim == 1 and len(request.function.outputs) == 1
     refused = "tangent" in request.refused and alone and request.dtype == "float64"
-    return (sized or refused) and len(steps) == 1 and not steps[0].jumps and finished.graph.nodes[steps[0].argument].op == "var"
+    return (
+        (sized or refused)
+        and len(steps) == 1
+        and not steps[0].jumps
+        and finished.graph.nodes[steps[0].argument].op == "var"
+    )
 
 
 def _require_few(steps: tuple[Step, ...]) -> None:

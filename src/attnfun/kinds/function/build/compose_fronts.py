@@ -1,37 +1,103 @@
-"""Where the steps of a program jump: how narrow their walls must be, and how accurate their arguments.
+"""Steps that jump. Sums of multiples of sign(w + b_i), before the walk, are one staircase of w.
 
-In L^p half of ε^p is for the walls and half for the rest of the box: the walls of half-width w about {U = t} cover about
-2 w ρ of the box, ρ the density of U at t, and cost H^p times that, H the most by which the outputs move between two
-levels of the step; ρ and H are sampled. Off a band δ the
-walls must lie in {|A| < δ}, A the argument of the sign. A quarter of w is for what the argument may be off, half for the
-head, the rest for rounding. Everything here is in floats and steers; nothing is proved.
+Where the steps of a program jump: how narrow their walls must be, and how accurate their arguments.
+
+In L^p half of ε^p is for the walls and half for the rest of the box: the walls of half-width w about {U = t} cover
+about 2 w ρ of the box, ρ the density of U at t, and cost H^p times that, H the most by which the outputs move between
+two levels of the step; ρ and H are sampled. Off a band δ the walls must lie in {|A| < δ}, A the argument of the sign. A
+quarter of w is for what the argument may be off, half for the head, the rest for rounding. Everything here is in floats
+and steers; nothing is proved.
 Failure mode: walls that the dtype cannot hold are refused, with the nearest ε that it can.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from fractions import Fraction
+from functools import partial, reduce
 
 import numpy as np
 
-from attnfun.errors import Infeasible, feasible
+from attnfun.certify.staircase import jumps
+from attnfun.errors import feasible
 from attnfun.kinds.function.build.compose_steps import Forms, Step
 from attnfun.kinds.function.build.plan import Request
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.keys import Array
 from attnfun.kinds.function.build.unary.staircase import staircase
-from attnfun.language import ArrayAlgebra, Graph, Node, run, run_all
+from attnfun.language import ArrayAlgebra, Builder, Graph, Node, run, run_all
 
 _SAMPLES = 20_000
+_MOST_TERMS = 2_000
 _SPARE = 2.5  # the walls' measure as proved over that from the sampled density, at most
 _FLOOR = {"float64": 2.0**-47, "float32": 2.0**-18}  # of the argument's size: the narrowest half-width of a wall
 
 
+def as_staircases(graph: Graph) -> tuple[Graph, list[int], dict[int, int]]:
+    """The same function with such sums next to each other: its graph, where the nodes went, and of every such sum w."""
+    build, at, found = Builder(), list[int](), dict[int, int]()
+    inner = {a for node in graph.nodes if node.op in _SUMS for a in node.args}
+    top = [node.op in _SUMS and (i not in inner or i in graph.outputs) for i, node in enumerate(graph.nodes)]
+    for i, node in enumerate(graph.nodes):
+        made = _gathered(build, graph, at, i, found) if top[i] and jumps(graph.reachable((i,))) else None
+        at.append(build.apply(node.op, *(at[a] for a in node.args), value=node.value) if made is None else made)
+    return Graph(build.nodes, tuple(at[o] for o in graph.outputs)), at, found
+
+
+_SUMS = ("add", "sub", "neg", "mul", "div")
+
+
+def _gathered(build: Builder, graph: Graph, at: list[int], root: int, found: dict[int, int]) -> int | None:
+    """The sum with its signs of one argument, up to a constant, next to each other; None where there are no two."""
+    groups: dict[int, list[tuple[Fraction, int]]] = {}
+    others: list[tuple[Fraction, int]] = []
+    stack = [(Fraction(1), root)]
+    while stack:
+        factor, i = stack.pop()
+        node = graph.nodes[i]
+        known = [graph.nodes[a].value if graph.nodes[a].op == "const" else None for a in node.args]
+        if node.op in ("add", "sub"):
+            stack += [(factor, node.args[0]), (factor if node.op == "add" else -factor, node.args[1])]
+        elif node.op == "neg":
+            stack.append((-factor, node.args[0]))
+        elif node.op == "mul" and isinstance(known[0], Fraction):
+            stack.append((factor * known[0], node.args[1]))
+        elif node.op in ("mul", "div") and isinstance(known[1], Fraction):
+            stack.append((factor * known[1] if node.op == "mul" else factor / known[1], node.args[0]))
+        elif node.op == "sign":
+            groups.setdefault(_coordinate(graph, node.args[0]), []).append((factor, i))
+        else:
+            others.append((factor, i))
+        if len(stack) + len(others) > _MOST_TERMS:
+            return None
+    if all(len(terms) < 2 for terms in groups.values()):
+        return None
+
+    def total(terms: list[tuple[Fraction, int]]) -> int:
+        scaled = [build.apply("mul", build.const(c), at[i]) if c != 1 else at[i] for c, i in terms]
+        return reduce(partial(build.apply, "add"), scaled)
+
+    sums = [total(terms) for terms in (others, *groups.values()) if terms]
+    for w, terms in groups.items():
+        if len(terms) > 1:
+            found[total(terms)] = at[w]
+    return reduce(partial(build.apply, "add"), sums)
+
+
+def _coordinate(graph: Graph, i: int) -> int:
+    """The node itself, or what it is a shift of."""
+    while True:
+        node = graph.nodes[i]
+        constant = [graph.nodes[a].op == "const" for a in node.args]
+        if node.op not in ("add", "sub") or not any(constant):
+            return i
+        i = node.args[1 if constant[0] else 0]
+
+
 @dataclass(frozen=True)
 class Fronts:
-    """The ε that is left for the rest of the box; by step the half-width of its walls in the head, and what its argument
-    may be off.
+    """The ε that is left for the rest of the box; by step the half-width of its walls in the head, and what its
+    argument may be off.
     """
 
     eps: float
@@ -57,7 +123,7 @@ class Fronts:
         return cls(share * request.eps, {i: w / 2 for i, w in wide.items()}, {i: w / 4 for i, w in wide.items()})
 
 
-def _wider(band: float, ratio: float) -> dict[str, float]:
+def _wider(band: float, ratio: float) -> dict[str, float] | None:
     return {"band": float(f"{1.1 * band * ratio:.1e}")}
 
 

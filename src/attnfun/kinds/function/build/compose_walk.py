@@ -21,7 +21,7 @@ the box.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
@@ -63,12 +63,14 @@ class Walk(Nodes):
         squares: frozenset[int] = frozenset(),
         shallow: bool = False,
         tensors: bool = True,
+        stairs: Mapping[int, int] | None = None,
     ) -> None:
         """`squares`: nodes p² of the target that stay steps of their own; `shallow`: few layers before few keys;
-        `tensors`: steps of several arguments are allowed.
+        `tensors`: steps of several arguments are allowed; `stairs`: sums that are one step each, and their arguments.
         """
         super().__init__(target, box)
         self.squares = {self.at[n] for n in squares}
+        self.stairs = {self.at[n]: self.at[w] for n, w in (stairs or {}).items()}
         self.shallow, self.tensors = shallow, tensors
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
@@ -96,6 +98,9 @@ class Walk(Nodes):
                 (inner,) = self._varying(inner)
             node = self.source.node(inner)
         return None
+
+    def is_free(self, n: int) -> bool:
+        return n not in self.stairs and super().is_free(n)
 
     # ------------------------------------------------------------ writing
 
@@ -177,6 +182,9 @@ class Walk(Nodes):
         node = self.source.node(n)
         if n in self.squares:
             yield partial(self._fuse, n=n, u=node.args[0])
+            return
+        if n in self.stairs:
+            yield partial(self._fuse, n=n, u=self.stairs[n])
             return
         if node.op in ("max", "min"):
             yield lambda p: self._relu(p, n)

@@ -1,8 +1,8 @@
 """staircase: a function of one variable that is constant between jumps, in one head.
 
-Statement. Let g be v_0, v_1, …, v_k on the intervals between t_1 < … < t_k. Keys of slopes κ j and values v_j, the biases
-such that keys j − 1 and j meet at t_j, are within ε of g farther than r from every t_j, for κ = λ/r, λ = ln(1/ε) and a
-few: k + 1 keys, whatever r and ε are.
+Statement. Let g be v_0, v_1, …, v_k on the intervals between t_1 < … < t_k. Keys of slopes κ j and values v_j, the
+biases such that keys j − 1 and j meet at t_j, are within ε of g farther than r from every t_j, for κ = λ/r, λ = ln(1/ε)
+and a few: k + 1 keys, whatever r and ε are.
 Size: k + 1 keys; only slopes grow with 1/r.  Bound: *staircase*, from the stored weights.
 Failure mode: float64 holds no walls narrower than some 1e-14 of the argument, float32 than some 1e-5.
 """
@@ -46,5 +46,5 @@ def fit_staircase(g: Graph, low: float, high: float, width: float, eps: float, d
     middle = (places[0] + places[-1]) / 2  # of one jump the jump itself: then no bias is needed
     t, j = np.array(places) - middle, np.arange(len(levels)) - (len(levels) - 1) / 2
     biases = np.concatenate([[0.0], -np.cumsum(kappa * t)])
-    keys = Keys(1.0, -middle, kappa * j, biases - (biases.max() + biases.min()) / 2)
+    keys = Keys(1.0, -middle, np.asarray(kappa * j), biases - (biases.max() + biases.min()) / 2)
     return Fit((head_of(keys, np.array(levels), dtype),), error=eps)

@@ -157,7 +157,7 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms, owners = _affine_forms(extended), variables_in(extended)
+    forms, owners = affine_forms(extended), variables_in(extended)
     low, high = -math.inf, math.inf
     for c in found:
         least, most = _KINDS[c.kind].least, _KINDS[c.kind].most
@@ -230,7 +230,7 @@ def _outward(value: Fraction, side: float) -> float:
         return size if value > 0 else -size
 
 
-def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
+def affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
     """For every node (a, b) if it is a u + b with rational coefficients, else None."""
     forms: list[tuple[Fraction, Fraction] | None] = []
     for node in graph.nodes:

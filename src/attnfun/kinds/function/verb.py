@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate
+from attnfun.certify.extension import require_joined
 from attnfun.certify.verdict import Proof, verdict
 from attnfun.errors import Infeasible, InvalidRequest, require
 from attnfun.kinds.function.view import Approximant
@@ -77,6 +78,7 @@ def compile(
         eps, shown = function.absolute(float(eps), dtype)
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
+    require_joined(function, power, float(eps))
     goal = Goal(float(eps), power, shown)
     extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
     more = {"realise": realise, "options": extra, **_limits(options)}

@@ -26,7 +26,7 @@ from attnfun.certify.rounding import cell_rounding
 from attnfun.certify.view import HeadView, LineAxis, View, provided
 from attnfun.language import Box, Graph, precision
 from attnfun.language.enclosures import ball_ends, lower, upper, upper_at
-from attnfun.language.graph import reached
+from attnfun.language.graph import JUMPS, reached
 from attnfun.language.mean_value import enclosures
 from attnfun.language.ranges import range_of
 from attnfun.network import Label
@@ -64,7 +64,7 @@ class Jump:
 
 def jumps(graph: Graph) -> bool:
     """Is there an operation in it that is not continuous?"""
-    return any(node.op == "sign" for node in graph.nodes)
+    return any(node.op in JUMPS for node in graph.nodes)
 
 
 def wall_exponent(spread: float, eps: float) -> float:

@@ -1,7 +1,7 @@
 """Expressions on NumPy arrays, real of any float dtype or complex; shapes broadcast.
 
 What is undefined in the reals (log(-1), 0/0, (-8)**(1/3)) is nan, without a warning. On complex arrays every function
-is the principal branch, and abs, sign, relu, max, min raise `NotAnalytic`. Values are rounded, so nothing here is a
+is the principal branch, and abs, max, where, ... raise `NotAnalytic`. Values are rounded, so nothing here is a
 bound: for enclosures use the intervals or the balls.
 
 Constants are made in `dtype`; choose the dtype of the arrays (the default also serves complex128), or the results of
@@ -144,6 +144,8 @@ class ArrayAlgebra(Algebra[Array]):
 
     abs, sign, max, min = map(_real, ("abs", "sign", "max", "min"), (np.abs, np.sign, np.maximum, np.minimum))
     relu = _real("relu", lambda x: np.maximum(x, np.zeros((), x.dtype)))
+    floor, round = _real("floor", np.floor), _real("round", np.rint)
+    where = _real("where", lambda u, a, b: np.where(u > 0, a, np.where(u <= 0, b, np.full((), np.nan, u.dtype))))
 
     @_quiet
     def _special(self, name: str, x: Array) -> Array:

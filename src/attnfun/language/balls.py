@@ -16,6 +16,7 @@ global one: use `precision`.
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import floor
 from operator import methodcaller
 from typing import Any
 
@@ -117,6 +118,18 @@ def _sign(x: Ball) -> Ball:
     lo = ONE if x > 0 else (ZERO if x >= 0 else -ONE)
     hi = -ONE if x < 0 else (ZERO if x <= 0 else ONE)
     return span(lo, hi)
+
+
+def _steps(x: Ball, step: Callable[[Fraction], int]) -> Ball:
+    """The range of a rising step function of rationals, from the end points."""
+    low, high = (step(Fraction(int(m), 1) * Fraction(2) ** int(k)) for m, k in map(_mantissa, (x.lower(), x.upper())))
+    return span(arb(low), arb(high))
+
+
+def _mantissa(end: Ball) -> tuple[Any, Any]:
+    """An exact ball as m 2^k."""
+    m, k = end.man_exp()
+    return m, k
 
 
 def _relu(x: Ball) -> Ball:
@@ -236,6 +249,12 @@ def _hull(x: Ball, y: Ball) -> Ball:
     return span(min(x.lower(), y.lower()), max(x.upper(), y.upper()))
 
 
+def _where(u: Ball, a: Ball, b: Ball) -> Ball:
+    if u > 0:
+        return a
+    return b if u <= 0 else (_hull(a, b) if a.is_finite() and b.is_finite() else NAN)
+
+
 def _choose(x: Ball, y: Ball, a: Ball, b: Ball) -> Ball:
     if x > y:
         return a
@@ -282,6 +301,11 @@ def _div_sharp(x: Ball, y: Ball) -> Ball:
     if not (x.is_finite() and y.abs_lower() > 0):
         return NAN
     return _mul_sharp(x, _reciprocal(y))
+
+
+def _first(fn: Callable[..., Ball], arity: int) -> Callable[..., Ball]:
+    """fn of several arguments, lifted; nan where the first is not finite."""
+    return lift(lambda x, *more: fn(x, *more) if x.is_finite() else NAN, arity)
 
 
 def _unary(fn: Map) -> Map:
@@ -357,6 +381,7 @@ class BallAlgebra(Algebra[Ball]):
         return lift(value)(x)
 
     sin, cos, tan, cosh, abs, sign, relu = map(_method, (_sin, _cos, _tan, _cosh, _abs, _sign, _relu))
+    floor, round = _method(lambda x: _steps(x, floor)), _method(lambda x: _steps(x, round))
     atan, sinh, log, log1p = map(_method, map(_monotone, map(methodcaller, ("atan", "sinh", "log", "log1p"))))
     tanh = _method(_monotone(lambda x: x.tanh(), floor=-ONE, ceiling=ONE))
     exp = _method(_monotone(lambda x: x.exp(), floor=ZERO))
@@ -367,6 +392,7 @@ class BallAlgebra(Algebra[Ball]):
 
     # hull: a ball containing x and y; choose: a where x > y is proved, b where x < y is, the hull of both elsewhere
     max, hull, choose = map(static, (_binary(_max), _binary(_hull), _binary(_choose, 4)))
+    where = static(_first(_where, 3))
 
     def min(self, x: Ball, y: Ball) -> Ball:
         return -self.max(-x, -y)

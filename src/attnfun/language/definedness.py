@@ -2,7 +2,9 @@
 
 Each operation that is not defined everywhere sets a condition on its argument:
     a/b, b**-n: b ≠ 0;   log, x**y: > 0;   sqrt, x**p (p > 0 not an integer): ≥ 0;   asin, acos: in [-1, 1];
-    tan: cos ≠ 0;   sign (sup norm only): ≠ 0.
+    tan: cos ≠ 0;   sup norm only: sign, where: ≠ 0;   floor: between two whole numbers;   round: the same of x + 1/2.
+What only branches of `where` need is asked only where one of them may be taken: a *way* to an operation is the set of
+all (u, side) that are passed between it and the outputs.
 A condition is *violated* when balls prove so at float64 points (a value outside, or two points of opposite sign: the
 argument is continuous, so it vanishes between them), *kept* when branch and bound over sub-boxes proves it, else open.
 Enclosures are those of `language/mean_value.py`; sums of squares, the law of cosines among them, are known not to be
@@ -12,7 +14,7 @@ Failure mode: other arguments that touch their limit through cancellation (sqrt(
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -27,7 +29,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
-from attnfun.language.graph import Ratio, rational
+from attnfun.language.graph import JUMPS, Ratio, rational
 from attnfun.language.mean_value import enclosures, variables_in
 from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
@@ -41,13 +43,20 @@ _WORK = 600_000  # nodes × sub-boxes, above as few boxes as that
 _PAIRS = _WORK // _FEW_BOXES  # conditions × nodes × continued quotients: the fewest boxes of all are within the work
 
 
+Way = frozenset[tuple[int, bool]]
+Ways = frozenset[Way]
+_ALWAYS: Ways = frozenset({frozenset()})
+_MOST_WAYS = 16
+
+
 @dataclass(frozen=True)
 class Condition:
     """`kind` of the node `argument`, needed by the node `at` of the target's graph."""
 
     at: int
     argument: int
-    kind: str  # "nonzero" | "positive" | "nonnegative" | "unit" | "above -1"
+    kind: str  # "nonzero" | "positive" | "nonnegative" | "unit" | "above -1" | "between"
+    ways: Ways = _ALWAYS  # needed where, on one of them, node > 0 (True) or node <= 0 (False) of all its nodes
 
 
 class _Kind(NamedTuple):
@@ -73,6 +82,11 @@ _KINDS = {
         Fraction(-1),
         Fraction(1),
     ),
+    "between": _Kind(
+        "must stay between two whole numbers",
+        lambda a, b: np.floor(a) == np.floor(b),
+        lambda a, b: np.zeros(a.shape, dtype=bool),
+    ),
     "above -1": _Kind("must stay above -1", lambda a, b: a > -1, lambda a, b: b <= -1, Fraction(-1)),
 }
 _NEEDS = {
@@ -89,6 +103,7 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
     """The graph, with the cosines of tan's arguments and both sides of every ratio appended, and all its conditions."""
     graph = opened(graph)
     nodes = list(graph.nodes)
+    ways = _ways(graph)
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
         kind, argument = _NEEDS.get(node.op), node.args[0] if node.args else -1
@@ -99,11 +114,37 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
         elif node.op == "tan":
             nodes.append(Node("cos", node.args))
             kind, argument = "nonzero", len(nodes) - 1
-        elif node.op == "sign" and continuous:
+        elif node.op in ("sign", "where") and continuous:
             kind = "nonzero"
+        elif node.op in ("floor", "round") and continuous:
+            kind = "between"
+            if node.op == "round":
+                nodes += [Node("const", (), Fraction(1, 2)), Node("add", (argument, len(nodes)))]
+                argument = len(nodes) - 1
         if kind is not None:
-            found.append(Condition(i, argument, kind))
+            found.append(Condition(i, argument, kind, ways[i]))
     return Graph(tuple(nodes), graph.outputs), found
+
+
+def _ways(graph: Graph) -> list[Ways]:
+    """For every node: on which ways the outputs need it; past `_MOST_WAYS` what all of them have in common."""
+    if not any(node.op == "where" for node in graph.nodes):
+        return [_ALWAYS] * len(graph.nodes)
+    known: list[Ways] = [frozenset()] * len(graph.nodes)
+
+    def needed(i: int, ways: Ways) -> None:
+        together = known[i] | ways
+        least = frozenset(way for way in together if not any(other < way for other in together))
+        known[i] = least if len(least) <= _MOST_WAYS else frozenset({frozenset.intersection(*least)})
+
+    for o in graph.outputs:
+        needed(o, _ALWAYS)
+    for i in range(len(graph.nodes) - 1, -1, -1):  # what uses a node comes after it
+        node = graph.nodes[i]
+        for place, arg in enumerate(node.args):
+            side = {(node.args[0], place == 1)} if node.op == "where" and place else set()
+            needed(arg, frozenset(way | side for way in known[i]))
+    return known
 
 
 _RATIONAL = frozenset({"var", "const", "neg", "add", "sub", "mul", "div", "powi"})
@@ -116,11 +157,11 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms, owners = _affine_forms(extended), variables_in(extended)
+    forms, owners = affine_forms(extended), variables_in(extended)
     low, high = -math.inf, math.inf
     for c in found:
         least, most = _KINDS[c.kind].least, _KINDS[c.kind].most
-        if least is None:
+        if least is None or c.ways != _ALWAYS:
             continue
         form = forms[c.argument]
         if form is None:
@@ -189,7 +230,7 @@ def _outward(value: Fraction, side: float) -> float:
         return size if value > 0 else -size
 
 
-def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
+def affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
     """For every node (a, b) if it is a u + b with rational coefficients, else None."""
     forms: list[tuple[Fraction, Fraction] | None] = []
     for node in graph.nodes:
@@ -216,7 +257,8 @@ def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:
     extended, found = conditions(graph, continuous)
     if not found:
         return
-    arguments = Graph(extended.nodes, tuple(c.argument for c in found))
+    guarded = sorted({u for c in found for way in c.ways for u, _ in way})
+    arguments = Graph(extended.nodes, (*(c.argument for c in found), *guarded))
     with precision(128):
         _look_for_violations(extended, arguments, found, box)
         _prove(extended, arguments, found, box)
@@ -250,23 +292,51 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
         picks |= {int(np.argmin(np.where(np.isfinite(r), r, np.inf))) for r in (row, -row, np.abs(row))}
     X = X[sorted(picks)]
     env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
-    for c, value in zip(found, run(arguments, BallAlgebra(clip_sqrt=True), env), strict=True):
-        low, high = ball_ends(value, len(X))
+    rows = [ball_ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
+    for c, (low, high) in zip(found, rows, strict=False):
+        needed = ~_off(arguments, c, rows, len(found), surely=False)
+        low, high = np.where(needed, low, np.nan), np.where(needed, high, np.nan)
         wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
-        if c.kind == "nonzero" and (low > 0).any() and (high < 0).any():
+        if c.kind == "between" and np.nanmax(np.floor(low), initial=-np.inf) > np.nanmin(
+            np.floor(high), initial=np.inf
+        ):
+            x = X[int(np.nanargmax(low))]
+            raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
+        if c.kind == "nonzero" and c.ways == _ALWAYS and (low > 0).any() and (high < 0).any():
             x = _zero_between(arguments, found.index(c), box, X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])
             raise InvalidRequest(
                 f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
             )
 
 
+def _off(
+    arguments: Graph, c: Condition, rows: Sequence[tuple[Array, Array]], count: int, surely: bool
+) -> NDArray[np.bool_]:
+    """Where the condition is not needed: every way to it is proved closed, or (not `surely`) none is proved open.
+
+    The nodes of ways are the outputs of `arguments` from `count` on, with these ends; what is no such node is always
+    passed.
+    """
+    places = {node: k for k, node in enumerate(arguments.outputs) if k >= count}
+    out = np.ones(np.shape(rows[0][0]), dtype=bool)
+    for way in c.ways:
+        closed = np.zeros(out.shape, dtype=bool)
+        for node, positive in way:
+            if node in places:
+                low, high = rows[places[node]]
+                holds, fails = (low > 0, high <= 0) if positive else (high <= 0, low > 0)
+                closed |= fails if surely else ~holds
+        out &= closed
+    return out
+
+
 def _what(extended: Graph, c: Condition) -> str:
     """What the violation means for the user."""
     op = extended.nodes[c.at].op
-    if op == "sign":
+    if op in JUMPS:
         return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2, or for a band"
     return ": a pole inside the domain" if c.kind == "nonzero" else ": the target is not defined on the whole domain"
 
@@ -296,10 +366,11 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         kept = np.ones(len(lows), dtype=bool)
         worst: Condition | None = None
         matter: set[str] = set()
-        for k, (c, value) in enumerate(zip(found, values, strict=True)):
+        rows = [ball_ends(value, len(lows)) for value in values]
+        for k, (c, ends) in enumerate(zip(found, rows, strict=False)):
             if settled[k]:
                 continue
-            good = _KINDS[c.kind].holds(*ball_ends(value, len(lows)))
+            good = _KINDS[c.kind].holds(*ends) | _off(arguments, c, rows, len(found), surely=True)
             if not good.all() and c.kind in ("unit", "nonnegative"):
                 good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
             if not good.all():

@@ -22,6 +22,7 @@ from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import abs_lowers, lower, point_balls
 from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import positive
+from attnfun.language.pieces import Lowered, lowered
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
@@ -39,8 +40,8 @@ class Function(Target):
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
     the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
     has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself,
-    and so where the expression is a broken line of few vertices (`vertices`). With a `band` δ it is asked for only
-    where every argument of a sign is at least δ in size.
+    and so where the expression is a broken line of few vertices (`vertices`), or is made of pieces (`pieces`). With a
+    `band` δ it is asked for only where every argument of a sign is at least δ in size.
     """
 
     kind: ClassVar[str] = "function"
@@ -56,12 +57,19 @@ class Function(Target):
 
     @classmethod
     def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
-        """The function that an expression means on a box: with its continuous extension, or as a broken line."""
-        line = broken_line(graph, box)
-        if line is not None:
-            return cls(line, box, outputs, source=graph)
-        whole = extended(graph, box)
+        """The function that an expression means on a box: its pieces joined, with its continuous extension, or as a
+        broken line.
+        """
+        base = lowered(graph, box).graph
+        line = broken_line(base, box)
+        whole = extended(base, box) if line is None else line
         return cls(whole, box, outputs, source=None if whole is graph else graph)
+
+    @property
+    def pieces(self) -> Lowered:
+        """What was asked for with its pieces joined; `graph` continues that."""
+        assert self.expression is not None
+        return lowered(self.expression, self.box)
 
     @property
     def formula(self) -> Graph:
@@ -267,7 +275,8 @@ class Function(Target):
             return self.call(X)
         if self._dense is not None:
             return self._dense.values(X)
-        return values_at(self.graph, self.box.names, X)
+        joined = self.source is not None and self.graph == self.pieces.graph  # at a jump it has its own value
+        return values_at(self.source if joined and self.source is not None else self.graph, self.box.names, X)
 
     @cached_property
     def _dense(self) -> Dense | None:

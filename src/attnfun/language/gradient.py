@@ -6,7 +6,8 @@ and b in the box, kinks included: at abs, relu, max, min it is the hull of the b
 Over plain arrays one branch is taken (at a tie the second argument's; 0 for abs and relu).
 
 A partial that is None, or missing at the end of the tuple, is exactly 0. Failure mode: sqrt, log, asin, x**p ... at an
-end of their domain, and sign at 0, have non-finite partials while the value may be finite: test value and partials.
+end of their domain, and sign, floor, round and where at a jump, have non-finite partials while the value may be
+finite: test value and partials.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 from typing import Any, Generic, TypeVar
 
 from attnfun.language.graph import Ratio
@@ -200,6 +201,24 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
     softplus = _smooth("softplus", lambda b, x, value: b.sigmoid(x))
     # 0/x is 0 off 0 and undefined at 0, which is what the derivative of a jump is
     sign = _smooth("sign", lambda b, x, value: b.div(b.constant(_ZERO), x))
+
+    floor = _smooth("floor", lambda b, x, value: b.div(b.constant(_ZERO), b.sub(x, value)))
+    round = _smooth("round", lambda b, x, value: b.div(b.constant(_ZERO), b.sub(b.add(x, b.constant(_HALF)), value)))
+
+    def where(self, u: Dual[T], a: Dual[T], b: Dual[T]) -> Dual[T]:
+        """The branch's partials, and 0/u: undefined where u may be 0."""
+        base = self.base
+        zero = base.constant(_ZERO)
+        jump = base.div(zero, u.value)
+
+        def partial(p: T | None, q: T | None) -> T | None:
+            if p is None and q is None:
+                return None
+            return base.where(u.value, zero if p is None else p, zero if q is None else q)
+
+        partials = (partial(p, q) for p, q in zip_longest(a.partials, b.partials))
+        moves = (None if p is None else jump for p in u.partials)
+        return Dual(base.where(u.value, a.value, b.value), tuple(starmap(self._sum, zip_longest(partials, moves))))
 
     # --- kinks ---
 

@@ -16,7 +16,7 @@ static: Callable[[Any], Any] = staticmethod  # of a function of any kind, NumPy'
 
 
 class NotAnalytic(AttnfunError):
-    """An operation without a complex derivative (abs, sign, max, min, relu) was asked of complex values."""
+    """An operation without a complex derivative (abs, max, where, ...) was asked of complex values."""
 
 
 def _not_analytic(op: str) -> Callable[..., Any]:
@@ -28,13 +28,15 @@ def _not_analytic(op: str) -> Callable[..., Any]:
 
 class Algebra(Generic[T]):
     """What every operation of the graph means for values of type T: a method of the operation's name (`graph` lists
-    them), of one or two values; `powi`, `powr` and `ratio` of a value and what the node carries; `pi` and `e` of none.
+    them), of one, two or three values; `powi`, `powr` and `ratio` of a value and what the node carries;
+    `pi` and `e` of none.
 
     What stands here is for values that compute by operators and have no order. Shapes broadcast where T has shapes.
     """
 
     add, sub, mul, neg = map(static, (operator.add, operator.sub, operator.mul, operator.neg))
     abs, sign, relu, max, min = map(_not_analytic, ("abs", "sign", "relu", "max", "min"))
+    floor, round, where = map(_not_analytic, ("floor", "round", "where"))
 
     def constant(self, value: Fraction, /) -> T:
         raise NotImplementedError
@@ -86,8 +88,10 @@ def step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[
         method: Any = getattr(algebra, op)
         if len(args) == 2:
             result = method(values[args[0]], values[args[1]])
+        elif len(args) == 1:
+            result = method(values[args[0]])
         else:
-            result = method(values[args[0]]) if args else method()
+            result = method(*(values[arg] for arg in args))
         return result
     if op == "var":
         try:

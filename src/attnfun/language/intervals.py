@@ -5,7 +5,7 @@
 | + - * / sqrt, integer powers | IEEE rounding to nearest, one `nextafter` outward (none where the sum is exact) |
 | exp log sin cos tan ... x**p | NumPy's value, LIBM_ULPS units in the last place outward, and one more |
 | erf | SciPy's value, ERF_ULPS units outward |
-| abs max min relu sign | exact |
+| abs max min relu sign floor round where | exact |
 
 **Hypothesis** (say it wherever a bound rests on this file): NumPy's elementary functions err by at most LIBM_ULPS = 4
 units in the last place, SciPy's erf by at most ERF_ULPS = 8. Everything else is proved from IEEE arithmetic.
@@ -310,6 +310,21 @@ class IntervalAlgebra(Algebra[Interval]):
 
     def min(self, x: Interval, y: Interval) -> Interval:
         return Interval(np.minimum(x.lo, y.lo), np.minimum(x.hi, y.hi))
+
+    @_quiet
+    def floor(self, x: Interval) -> Interval:
+        return Interval(np.floor(x.lo), np.floor(x.hi))
+
+    @_quiet
+    def round(self, x: Interval) -> Interval:
+        return Interval(np.rint(x.lo), np.rint(x.hi))
+
+    def where(self, u: Interval, a: Interval, b: Interval) -> Interval:
+        """a where u > 0 is proved, b where u <= 0 is, their hull elsewhere."""
+        first, second = u.lo > 0, u.hi <= 0
+        lo = np.where(first, a.lo, np.where(second, b.lo, np.minimum(a.lo, b.lo)))
+        hi = np.where(first, a.hi, np.where(second, b.hi, np.maximum(a.hi, b.hi)))
+        return _made(lo, hi, ~np.isnan(u.lo))
 
     def hull(self, x: Interval, y: Interval) -> Interval:
         """The smallest interval containing x and y."""

@@ -145,7 +145,8 @@ def _composed(
 class SeriesAlgebra(Algebra[Series]):
     """The operations of the expression language on power series of `order` coefficients, balls of a `field`.
 
-    abs, relu, max, min, sign take the branch that the constant coefficients (balls) prove, and raise Kink otherwise.
+    abs, relu, max, min, sign, floor, round, where take the branch that the constant coefficients (balls) prove, and
+    raise Kink otherwise.
     """
 
     def __init__(self, order: int, field: Field = REAL) -> None:
@@ -253,6 +254,24 @@ class SeriesAlgebra(Algebra[Series]):
 
     def min(self, x: Series, y: Series) -> Series:
         return y if self._positive("min", x[0] - y[0]) else x
+
+    def where(self, u: Series, a: Series, b: Series) -> Series:
+        return a if self._positive("where", u[0]) else b
+
+    def floor(self, x: Series) -> Series:
+        return self._series([self._whole("floor", x[0], x[0])])
+
+    def round(self, x: Series) -> Series:
+        return self._series([self._whole("round", x[0], x[0] + exact(_HALF))])
+
+    def _whole(self, name: str, at: Ball, c: Ball) -> Ball:
+        """The whole number below c; Kink unless c lies strictly between it and the next."""
+        if self.field is COMPLEX:
+            raise NotAnalytic(f"{name} is not analytic")
+        least = self.balls.floor(c)
+        if least.is_exact() and c > least and c < least + 1:
+            return least
+        raise Kink(f"{name} jumps at {at.str(5)}")
 
     def _positive(self, name: str, c: Ball) -> bool:
         """Whether c > 0 or c < 0 is proved; an exact 0 proves neither: it says nothing about the neighbours."""

@@ -16,7 +16,7 @@ from attnfun.certify.branches import decide_branches, has_kinks
 from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.composition import prove_by_composition
-from attnfun.certify.extension import require_extension
+from attnfun.certify.extension import joined_gap, require_extension
 from attnfun.certify.jumps import prove_by_jumps
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
@@ -59,21 +59,24 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
     try:
         _require_fit(network, function)
         require_extension(function)
+        gap = joined_gap(function, goal.norm)
         bound, rounding = _bound_and_rounding(network, function, goal.norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return undecided(why)
     enough = eps if eps is not None else 1.1 * (bound.high + bound.rounding)
     at_walls = bound.rounding < rounding and not bound.high + rounding <= enough
     lost = bound.rounding if at_walls else rounding
-    total = bound.high + lost
+    total = bound.high + lost + gap
+    parts = {"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost}
+    parts |= {"pieces": gap} if gap else {}
     if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
         raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
     return Proof(
         bound.method,
         high=math.nextafter(total, math.inf) if total > 0 else 0.0,
-        low=bound.low,
-        seen=max(bound.low - rounding, bound.firm),  # low is about real arithmetic
-        parts={"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost},
+        low=max(bound.low - gap, 0.0),
+        seen=max(bound.low - rounding - gap, bound.firm - gap, 0.0),  # low is about real arithmetic
+        parts=parts,
         hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
         details=bound.details,

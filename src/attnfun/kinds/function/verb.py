@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate
+from attnfun.certify.extension import require_joined
 from attnfun.certify.verdict import Proof, verdict
 from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, require
 from attnfun.kinds.function.view import Approximant
@@ -86,6 +87,7 @@ def compile(
         eps, shown = function.absolute(float(eps), dtype)
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
+    require_joined(function, power, float(eps))
     goal = Goal(float(eps), power, shown)
     extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
     more = {"realise": realise, "options": extra, **_limits(options)}
@@ -189,7 +191,7 @@ def _require_defined(function: Function, continuous: bool, dtype: str) -> None:
         X = function.box.probe(512, np.random.default_rng(0))
         with np.errstate(all="ignore"):
             sizes = [np.abs(values_at(a, function.box.names, X)) for a in function.arguments]
-        reach = max(float(np.max(v[np.isfinite(v)], initial=0.0)) for v in sizes)
+        reach = max((float(np.max(v[np.isfinite(v)], initial=0.0)) for v in sizes), default=0.0)
         nearest = {"band": float(f"{_NARROW[dtype] * reach:.0e}")} if 0 < reach < 1e300 else None
         raise Infeasible(str(jump), nearest) from None
 

@@ -17,6 +17,7 @@ from attnfun.errors import feasible
 from attnfun.kinds.function.build.unary.features import evaluated, jump_places
 from attnfun.kinds.function.build.unary.keys import Fit, Keys, head_of
 from attnfun.language import Graph
+from attnfun.language.graph import JUMPS
 
 _MOST_STEPS = 400
 
@@ -24,6 +25,7 @@ _MOST_STEPS = 400
 @lru_cache(maxsize=256)
 def staircase(g: Graph, low: float, high: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(t_1, …, t_k) inside (low, high) and (v_0, …, v_k); Infeasible if g is not constant between them."""
+    feasible(all(n.op == "sign" for n in g.nodes if n.op in JUMPS), "compose: a jump that is not written by signs")
     at = [t for t in jump_places(g, low, high) if low < t < high]
     feasible(len(at) <= _MOST_STEPS, f"compose: a step with {len(at):,} jumps; at most {_MOST_STEPS} are built")
     places, levels = list[float](), list[float]()

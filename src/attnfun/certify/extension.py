@@ -72,27 +72,8 @@ def require_joined(function: Function, norm: float, eps: float) -> None:
 
 
 def _open_points(function: Function, norm: float) -> tuple[Point, ...]:
-    points = function.pieces.points if function.source is not None and math.isinf(norm) else ()
-    return tuple(point for point in points if not _in_band(function, point))
-
-
-def _in_band(function: Function, point: Point) -> bool:
-    """Does the argument of a sign vanish at the point, so that a band has it?"""
-    if function.band is None:
-        return False
-    build = Builder()
-    (w,) = (build.copy(point.coordinate.nodes)[o] for o in point.coordinate.outputs)
-    pairs = ((w, build.const(point.at)), (build.const(point.at), w))
-    moved = [build.graph([build.apply("sub", *pair)]) for pair in pairs]
-    return any(_are_same(one, argument, function.box) for one in moved for argument in function.arguments)
-
-
-def _are_same(one: Graph, other: Graph, box: Box) -> bool:
-    try:
-        same_function(one, other, box)
-    except Undecided:
-        return False
-    return True
+    open_ = function.source is not None and math.isinf(norm) and function.band is None  # a band has them all
+    return function.pieces.points if open_ else ()
 
 
 def _place(point: Point) -> str:

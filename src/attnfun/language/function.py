@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import BallAlgebra, Graph, Untraceable, parse, precision, run, trace
+from attnfun.language import BallAlgebra, Builder, Graph, Untraceable, parse, precision, run, trace
 from attnfun.language.arrays import values_at
 from attnfun.language.balls import values_at_point
+from attnfun.language.canonical import canonical
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import abs_lowers, lower, point_balls
 from attnfun.language.mlp import read_mlp
@@ -97,9 +98,14 @@ class Function(Target):
 
     @cached_property
     def arguments(self) -> tuple[Graph, ...]:
-        """The arguments of its signs: where they vanish it may jump."""
+        """Where they vanish it may jump, or have a value of its own: the arguments of its signs, and others."""
         nodes = self.formula.nodes
-        return tuple(dict.fromkeys(self.formula.reachable((n.args[0],)) for n in nodes if n.op == "sign"))
+        found = [self.formula.reachable((n.args[0],)) for n in nodes if n.op == "sign"]
+        for point in self.pieces.points if self.source is not None else ():
+            build = Builder()
+            (w,) = (build.copy(point.coordinate.nodes)[o] for o in point.coordinate.outputs)
+            found.append(build.graph([build.apply("sub", w, build.const(point.at))]))
+        return tuple({_size(argument): argument for argument in reversed(found)}.values())[::-1]
 
     def off_band(self, X: Array) -> Array:
         """(n,) at which of the points (n, d) every argument of a sign is proved to be at least the band in size."""
@@ -317,6 +323,13 @@ class Function(Target):
             raise DamagedFile("the file's target does not fit its domain or its outputs")
         function = cls.of(graph, box, tuple(names))
         return function.outside(data["band"]) if "band" in data else function
+
+
+def _size(graph: Graph) -> Graph:
+    """|f|, the same for f and −f."""
+    build = Builder()
+    at = build.copy(graph.nodes)
+    return canonical(build.graph([build.apply("abs", at[o]) for o in graph.outputs]))
 
 
 def _opaque(target: Any) -> Any:

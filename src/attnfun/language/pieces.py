@@ -575,7 +575,8 @@ class _Lowering:
         for t in reversed(self._jumps(top)):
             if build.node(t).op == "sign":
                 continue
-            inner = next(j for j in self._jumps(t) if not self._jumps(self._args(j)[0]))
+            within = self._jumps(self._args(t)[0])
+            inner = next((j for j in within if not self._jumps(self._args(j)[0])), t)
             best: _Written | None = None
             for w in self._coordinates(self._args(inner)[0]):
                 found = self._in_pieces(t, w) if self._depends_on(self._args(t)[0], w) else None

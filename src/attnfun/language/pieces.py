@@ -45,12 +45,13 @@ from attnfun.language.graph import JUMPS, Builder, Graph, Node, arguments_first,
 from attnfun.language.interpret import run
 from attnfun.language.ranges import range_of
 from attnfun.language.switches import Switch, sign_on, switches, value_at
-from attnfun.language.vanishing import rational
+from attnfun.language.vanishing import Form, rational
 
 _TINY: Final = 1e-9
 _MOST_NODES: Final = 3_000  # of a target that is looked at
+_MOST_BUILT: Final = 20_000  # of all that are tried
 _MOST_STEPS: Final = 64  # of one floor or round
-_ATTEMPTS: Final = 400
+_ATTEMPTS: Final = 200
 _BITS: Final = 128
 _HALF: Final = Fraction(1, 2)
 
@@ -141,11 +142,14 @@ class _Lowering:
         self.gap, self.points = 0.0, list[Point]()
         self.changed = False
         self._attempts = 0
+        self._forms: dict[int, Form | None] = {}
+        self._cones: dict[int, list[int]] = {}
+        self._continued: dict[int, list[_Written]] = {}
         self._ranges: dict[int, tuple[float, float]] = {}
         self._switches: dict[tuple[int, int, Fraction, Fraction], list[Switch] | None] = {}
 
     def lowered(self, top: int) -> int:
-        while True:
+        while len(self.build) < _MOST_BUILT:
             found = self._decided(top)
             if found is None:
                 found = self._continuous(top)
@@ -154,14 +158,20 @@ class _Lowering:
             if found is None or found == top:
                 return top
             top, self.changed = found, True
+        return top
 
     # ------------------------------------------------------------ the graph
+
+    def _rational(self, n: int) -> Fraction | None:
+        return rational(self.build, n, self._forms)
 
     def _args(self, n: int) -> tuple[int, ...]:
         return self.build.node(n).args
 
     def _cone(self, n: int) -> list[int]:
-        return sorted(reached([n], self._args))
+        if n not in self._cones:
+            self._cones[n] = sorted(reached([n], self._args))
+        return self._cones[n]
 
     def _jumps(self, n: int) -> list[int]:
         return [m for m in self._cone(n) if self.build.node(m).op in JUMPS]
@@ -341,8 +351,8 @@ class _Lowering:
 
     # ------------------------------------------------------------ writing
 
-    def _written(self, t: int, w: int, pieces: _Pieces) -> _Written | None:
-        """g of the module's statement; None where a place at which f may jump is not known exactly."""
+    def _written(self, t: int, w: int, pieces: _Pieces, jumping: bool) -> _Written | None:
+        """g of the module's statement; None where it jumps (unless `jumping`), or may at a place not known exactly."""
         build, nodes = self.build, pieces.nodes
         gap, steps = 0.0, list[tuple[int, int]]()
         total: int | None = None
@@ -356,14 +366,16 @@ class _Lowering:
                 return None
             gap += off
             size = build.apply("sub", right, left)
-            if rational(build, size) is None:
+            if self._rational(size) is None:
                 total = self._with(total, first, w, start, s)
                 first, start = right, s
                 size = build.apply("sub", self._at(right, w, s), self._at(left, w, s))
-            known = rational(build, size)
+            known = self._rational(size)
             if a != b or known == 0:
                 continue
             tiny = self._tiny(t, size)
+            if tiny is None and not jumping:
+                return None
             if tiny is None:
                 steps.append((self._less(w, a), size if known is None else build.const(known)))
             gap += tiny or 0.0
@@ -381,7 +393,7 @@ class _Lowering:
         base = self._at(f, w, start)
         if part == base:
             return total
-        known = rational(build, base)
+        known = self._rational(base)
         base = base if known is None else build.const(known)
         return build.apply("add", total, build.apply("sub", part, base))
 
@@ -435,7 +447,7 @@ class _Lowering:
 
     def _same(self, own: int, other: int, w: int, s: int) -> bool:
         try:
-            return rational(self.build, self.build.apply("sub", own, self._at(other, w, s))) == 0
+            return self._rational(self.build.apply("sub", own, self._at(other, w, s))) == 0
         except InvalidRequest:
             return False
 
@@ -448,20 +460,26 @@ class _Lowering:
         first: tuple[int, _Written] | None = None
         for t in self._cone(top):
             for found in self._continuations(t):
-                if not self._holds(t, found):
-                    continue
                 if not found.points:
                     return self._taken(top, t, found)
                 first = first or (t, found)
         return None if first is None else self._taken(top, *first)
 
-    def _continuations(self, t: int) -> Iterator[_Written]:
-        jumps = [j for j in self._jumps(t) if not self._jumps(self._args(j)[0])]
-        for write in (self._by_pieces, self._by_terms):
-            for j in jumps:
-                found = write(t, j)
-                if found is not None:
-                    yield found
+    def _continuations(self, t: int) -> list[_Written]:
+        """The ways in which t is continuous, those that hold at samples; the first without open points ends it."""
+        if t not in self._continued and self._attempts > _ATTEMPTS:
+            return []
+        if t not in self._continued:
+            jumps = [j for j in self._jumps(t) if not self._jumps(self._args(j)[0])]
+            ways = self._continued[t] = list[_Written]()
+            for write in (self._by_pieces, self._by_terms):
+                for j in jumps:
+                    found = write(t, j)
+                    if found is not None and self._holds(t, found):
+                        ways.append(found)
+                        if not found.points:
+                            return ways
+        return self._continued[t]
 
     def _taken(self, top: int, t: int, found: _Written, node: int | None = None) -> int:
         self.gap += found.gap
@@ -483,17 +501,15 @@ class _Lowering:
 
     def _by_pieces(self, t: int, j: int) -> _Written | None:
         for w in self._coordinates(self._args(j)[0]):
-            found = self._in_pieces(t, w)
-            if found is not None and not found.steps:
+            found = self._in_pieces(t, w, jumping=False) if self._tried() else None
+            if found is not None:
                 return found
         return None
 
-    def _in_pieces(self, t: int, w: int) -> _Written | None:
-        if not self._tried():
-            return None
+    def _in_pieces(self, t: int, w: int, jumping: bool) -> _Written | None:
         pieces = self._pieces(t, w)
         try:
-            return None if pieces is None else self._written(t, w, pieces)
+            return None if pieces is None else self._written(t, w, pieces, jumping)
         except InvalidRequest:  # a piece that is no number at its end
             return None
 
@@ -522,7 +538,7 @@ class _Lowering:
         up = 1 if c > 0 else -1
         below, above, on = (self._replaced(t, sides[side]) for side in (-up, up, 0))
         at_s = [self._at(f, w, s) for f in (below, above, on)]
-        if any(rational(build, build.apply("sub", f, at_s[0])) != 0 for f in at_s[1:]):
+        if any(self._rational(build.apply("sub", f, at_s[0])) != 0 for f in at_s[1:]):
             return None
         left = self._at(below, w, build.apply("min", w, s))
         right = self._at(above, w, build.apply("max", w, s))
@@ -536,7 +552,7 @@ class _Lowering:
             return 1
         build = self.build
         opposite = Node("neg", (u,)) == build.node(argument) or Node("neg", (argument,)) == build.node(u)
-        return -1 if opposite or rational(build, build.apply("add", argument, u)) == 0 else 0
+        return -1 if opposite or self._rational(build.apply("add", argument, u)) == 0 else 0
 
     def _terms(self, u: int) -> Iterator[tuple[int, Fraction, int]]:
         """(w, c, s) with u = c (w − s), w not in s: variables first."""
@@ -546,7 +562,7 @@ class _Lowering:
         while stack:
             c, n = stack.pop()
             node = build.node(n)
-            factor = rational(build, node.args[0]) if node.op == "mul" else None
+            factor = self._rational(node.args[0]) if node.op == "mul" else None
             if node.op in ("add", "sub"):
                 stack += [(c, node.args[0]), (c if node.op == "add" else -c, node.args[1])]
             elif node.op == "neg":
@@ -575,11 +591,11 @@ class _Lowering:
         for t in reversed(self._jumps(top)):
             if build.node(t).op == "sign":
                 continue
-            within = self._jumps(self._args(t)[0])
-            inner = next((j for j in within if not self._jumps(self._args(j)[0])), t)
+            argument = self._args(t)[0]
+            inner = next((j for j in self._jumps(argument) if not self._jumps(self._args(j)[0])), t)
             best: _Written | None = None
             for w in self._coordinates(self._args(inner)[0]):
-                found = self._in_pieces(t, w) if self._depends_on(self._args(t)[0], w) else None
+                found = self._in_pieces(t, w, jumping=True) if self._depends_on(argument, w) else None
                 if (
                     found is not None
                     and self._holds(t, found)

@@ -41,14 +41,17 @@ _EXACT: Final[dict[str, Callable[[Fraction], Fraction]]] = {
 }
 
 
-def rational(build: Builder, node: int) -> Fraction | None:
-    """The rational number that the node is wherever it is defined; None where none is found."""
-    forms: dict[int, Form | None] = {}
+def rational(build: Builder, node: int, known: dict[int, Form | None] | None = None) -> Fraction | None:
+    """The rational number that the node is wherever it is defined; None where none is found.
+
+    `known`: what was found of nodes of this builder before, and what is found now.
+    """
+    forms: dict[int, Form | None] = {} if known is None else known
     for i in arguments_first(node, lambda i: build.node(i).args, forms):
         one = build.node(i)
         args = [forms[a] for a in one.args]
-        known = [form for form in args if form is not None]
-        form = _form(one, known) if len(known) == len(args) else None
+        given = [form for form in args if form is not None]
+        form = _form(one, given) if len(given) == len(args) else None
         long = form is not None and (len(form) > _MOST or max(map(bits, form.values()), default=0) > MAX_BITS)
         forms[i] = None if long else form
     form = forms[node]

@@ -63,6 +63,8 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
         bound, rounding = _bound_and_rounding(network, function, goal.norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return undecided(why)
+    low, firm = (max(math.nextafter(v - gap, -math.inf), 0.0) if gap else v for v in (bound.low, bound.firm))
+    bound = replace(bound, low=low, firm=firm)  # of f itself, not of what its pieces are joined to
     enough = eps if eps is not None else 1.1 * (bound.high + bound.rounding)
     at_walls = bound.rounding < rounding and not bound.high + rounding <= enough
     lost = bound.rounding if at_walls else rounding
@@ -74,8 +76,8 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
     return Proof(
         bound.method,
         high=math.nextafter(total, math.inf) if total > 0 else 0.0,
-        low=max(bound.low - gap, 0.0),
-        seen=max(bound.low - rounding - gap, bound.firm - gap, 0.0),  # low is about real arithmetic
+        low=bound.low,
+        seen=max(bound.low - rounding, bound.firm),  # low is about real arithmetic
         parts=parts,
         hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import replace
 from functools import cache
@@ -271,6 +272,16 @@ def test_what_floats_cannot_hold_is_refused_with_what_they_can() -> None:
     assert refused.value.nearest is not None
     eps = refused.value.nearest["eps"]
     assert af.compile("sign(x - 0.3)", "x=-1:1", eps, norm=4, method="compose").certificate.error[1] <= eps
+
+
+ROWS = list(csv.DictReader((Path(af.__file__).parent / "data" / "jumps.csv").read_text("utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("row", few(ROWS, 4), ids=lambda row: row["name"])
+def test_every_shipped_jump_is_met_at_a_thousandth_of_its_range(row: dict[str, str]) -> None:
+    net = af.compile(row["formula"], row["domain"], 1e-3, norm=float(row["norm"]), relative=True)
+    assert net.certificate.status is Status.PROVED and net.cost.keys <= 60
+    assert along_lines(net.network, net.target, float(row["norm"]), lines=20) <= net.certificate.error[1] * (1 + 1e-3)
 
 
 # ---------------------------------------------------------------- bands

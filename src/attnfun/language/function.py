@@ -92,8 +92,8 @@ class Function(Target):
         if self.band is None:
             return ""
         texts = [argument.text(argument.outputs[0], 60) for argument in self.arguments]
-        if len(texts) > 3:
-            return f"|u| < {self.band:g} about its jumps, u one of the {len(texts)} arguments of its signs"
+        if len(texts) > 4:
+            return f"|u| < {self.band:g} for u = {texts[0]} and the {len(texts) - 1} other arguments at which it jumps"
         return " or ".join(f"|{text}| < {self.band:g}" for text in texts)
 
     @cached_property

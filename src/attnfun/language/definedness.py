@@ -336,6 +336,8 @@ def _off(
 def _what(extended: Graph, c: Condition) -> str:
     """What the violation means for the user."""
     op = extended.nodes[c.at].op
+    if op == "where":
+        return ": its branches were not found to meet there, and no continuous network follows a jump in the sup norm"
     if op in JUMPS:
         return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2 instead"
     return ": a pole inside the domain" if c.kind == "nonzero" else ": the target is not defined on the whole domain"

@@ -82,13 +82,14 @@ def lowered(graph: Graph, box: Box) -> Lowered:
         return Lowered(graph)
     divides = any(n.divides and graph.nodes[n.args[-1]].op != "const" for n in graph.nodes)
     tidy = (lambda g: g) if divides else canonical  # which cancels factors, and with them where they vanish
-    work = _Lowering(tidy(graph), box)
     try:
+        work = _Lowering(tidy(graph), box)
         outputs = [work.lowered(top) for top in work.outputs]
-        found = work.build.graph(outputs)
+        found = tidy(work.build.graph(outputs))
     except AttnfunError:  # constants past their limits, an expression that grows too large
         return Lowered(graph)
-    return Lowered(tidy(found), work.gap, tuple(work.points)) if work.changed else Lowered(graph)
+    fewer = sum(n.op in JUMPS for n in found.nodes) < sum(n.op in JUMPS for n in graph.nodes)
+    return Lowered(found, work.gap, tuple(work.points)) if work.changed or fewer else Lowered(graph)
 
 
 def at_rational(graph: Graph, at: Fraction) -> Graph:

@@ -53,6 +53,7 @@ _MOST_BUILT: Final = 20_000  # of all that are tried
 _MOST_STEPS: Final = 64  # of one floor or round
 _ATTEMPTS: Final = 200
 _BITS: Final = 128
+_KINKS: Final = frozenset({"abs", "relu", "max", "min"})
 _HALF: Final = Fraction(1, 2)
 
 
@@ -90,6 +91,13 @@ def lowered(graph: Graph, box: Box) -> Lowered:
         return Lowered(graph)
     fewer = sum(n.op in JUMPS for n in found.nodes) < sum(n.op in JUMPS for n in graph.nodes)
     return Lowered(found, work.gap, tuple(work.points)) if work.changed or fewer else Lowered(graph)
+
+
+def exactly_joined(graph: Graph, box: Box) -> Graph:
+    """The same function, its pieces joined, but for its values at jumps; the graph where that leaves anything out."""
+    found = lowered(graph, box)
+    left = any(node.op in JUMPS - {"sign"} for node in found.graph.nodes)
+    return graph if found.gap or found.points or left else found.graph
 
 
 def at_rational(graph: Graph, at: Fraction) -> Graph:
@@ -165,6 +173,30 @@ class _Lowering:
 
     def _rational(self, n: int) -> Fraction | None:
         return rational(self.build, n, self._forms)
+
+    def _difference(self, a: int, b: int) -> tuple[int, Fraction | None]:
+        """a − b, and the number that it is, if it is one: also where kinks are decided on the whole box."""
+        n = self.build.apply("sub", a, b)
+        known = self._rational(n)
+        if known is not None or not any(self.build.node(m).op in _KINKS for m in self._cone(n)):
+            return n, known
+        settled = n
+        for m in self._cone(n):
+            settled = self._replaced(settled, {m: self._side(m)})
+        return n, self._rational(settled)
+
+    def _side(self, m: int) -> int:
+        """What a kink is where its range decides it; itself else."""
+        build, node = self.build, self.build.node(m)
+        if node.op not in _KINKS:
+            return m
+        a, b = node.args if len(node.args) == 2 else (node.args[0], build.const(0))
+        low, high = self._range(build.apply("sub", a, b))
+        if not (low >= 0 or high <= 0):
+            return m
+        if node.op == "abs":
+            return a if low >= 0 else build.apply("neg", a)
+        return a if (low >= 0) == (node.op != "min") else b
 
     def _args(self, n: int) -> tuple[int, ...]:
         return self.build.node(n).args
@@ -367,11 +399,11 @@ class _Lowering:
                 return None
             gap += off
             size = build.apply("sub", right, left)
-            if self._rational(size) is None:
+            known = self._rational(size)
+            if known is None:
                 total = self._with(total, first, w, start, s)
                 first, start = right, s
-                size = build.apply("sub", self._at(right, w, s), self._at(left, w, s))
-            known = self._rational(size)
+                size, known = self._difference(self._at(right, w, s), self._at(left, w, s))
             if a != b or known == 0:
                 continue
             tiny = self._tiny(t, size)
@@ -448,7 +480,7 @@ class _Lowering:
 
     def _same(self, own: int, other: int, w: int, s: int) -> bool:
         try:
-            return self._rational(self.build.apply("sub", own, self._at(other, w, s))) == 0
+            return self._difference(own, self._at(other, w, s))[1] == 0
         except InvalidRequest:
             return False
 
@@ -539,7 +571,7 @@ class _Lowering:
         up = 1 if c > 0 else -1
         below, above, on = (self._replaced(t, sides[side]) for side in (-up, up, 0))
         at_s = [self._at(f, w, s) for f in (below, above, on)]
-        if any(self._rational(build.apply("sub", f, at_s[0])) != 0 for f in at_s[1:]):
+        if any(self._difference(f, at_s[0])[1] != 0 for f in at_s[1:]):
             return None
         left = self._at(below, w, build.apply("min", w, s))
         right = self._at(above, w, build.apply("max", w, s))

@@ -47,6 +47,7 @@ Way = frozenset[tuple[int, bool]]
 Ways = frozenset[Way]
 _ALWAYS: Ways = frozenset({frozenset()})
 _MOST_WAYS = 16
+_LOOKS = 16  # places at which a jump is looked at
 
 
 @dataclass(frozen=True)
@@ -286,9 +287,10 @@ def _at(box: Box, x: Array) -> str:
 
 
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
-    X = box.probe(512, np.random.default_rng(1))
+    samples = X = box.probe(512, np.random.default_rng(1))
     picks: set[int] = set()
-    for row in values_at(arguments, box.names, X).T:
+    seen = values_at(arguments, box.names, X).T
+    for row in seen:
         picks |= {int(np.argmin(np.where(np.isfinite(r), r, np.inf))) for r in (row, -row, np.abs(row))}
     X = X[sorted(picks)]
     env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
@@ -297,14 +299,15 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
         needed = ~_off(arguments, c, rows, len(found), surely=False)
         low, high = np.where(needed, low, np.nan), np.where(needed, high, np.nan)
         if c.kind == "nonzero" and c.ways == _ALWAYS and (low > 0).any() and (high < 0).any():
+            ends = [(X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])]
             jumps = extended.nodes[c.at].op in JUMPS
-            crossings = [
-                _crossing(arguments, k, box, *ends) for ends in _some(X[low > 0], X[high < 0], 16 if jumps else 1)
-            ]
-            sizes = [_change(extended, box, *ends) if jumps else 0.0 for ends in crossings]
+            if jumps:  # the largest jump of a few that are looked at
+                ends += zip(samples[seen[k] > 0][:_LOOKS], samples[seen[k] < 0][:_LOOKS], strict=False)
+            crossings = [_crossing(arguments, k, box, *pair) for pair in ends]
+            sizes = [_change(extended, box, *pair) if jumps else 0.0 for pair in crossings]
             x, size = crossings[int(np.argmax(sizes))][0], max(sizes)
-            where = f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}"
-            raise InvalidRequest(where + (_jump(size) if jumps else _what(extended, c)))
+            place = f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}"
+            raise InvalidRequest(place + (_jump(size) if jumps else _what(extended, c)))
         wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
@@ -315,14 +318,9 @@ def _look_for_violations(extended: Graph, arguments: Graph, found: list[Conditio
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
 
 
-def _some(first: Array, second: Array, most: int) -> list[tuple[Array, Array]]:
-    """Pairs of points of both."""
-    return [(first[i % len(first)], second[i % len(second)]) for i in range(min(most, max(len(first), len(second))))]
-
-
 def _change(graph: Graph, box: Box, a: Array, b: Array) -> float:
     """How much the outputs differ between two neighbours, seen from a little further away on both sides."""
-    X = np.clip(np.stack([2 * a - b, 2 * b - a]), box.low_array, box.high_array)
+    X = np.clip(np.stack([a + 16 * (a - b), b - 16 * (a - b)]), box.low_array, box.high_array)
     values = values_at(Graph(graph.nodes, graph.outputs), box.names, X)
     return float(np.nan_to_num(np.abs(values[0] - values[1])).max())
 
@@ -366,7 +364,7 @@ def _jump(size: float) -> str:
 
 def _crossing(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> tuple[Array, Array]:
     """Neighbours of a sign change on the segment from a (positive) to b (negative), by float bisection."""
-    for _ in range(44):
+    for _ in range(60):
         middle = (a + b) / 2
         value = values_at(arguments, box.names, middle[None])[0, which]
         a, b = (middle, b) if value > 0 else (a, middle)

@@ -17,7 +17,7 @@ elsewhere. Pieces that differ by a constant share one expression; then J_i is th
 of its two neighbours, or compared with them; where that is not settled the place is in `points`.
 The s_i are zeros of the conditions (`switches`). One that is no rational number lies in an interval of relative size
 2^-48: there, for f of one variable, balls bound |f − f_i|, |f − f_{i−1}| and |J_i|; where their sum is within `_TINY`
-of f's size it is a gap, and the term is left out.
+of f's size it is a gap, and the term is left out. What leaves a gap is done to whole outputs alone.
 
 Tried are, for every node that holds a condition, from small to large, the nodes w on which that condition depends
 alone, and the terms w of the condition's argument, which is w − s up to a factor.
@@ -493,13 +493,15 @@ class _Lowering:
         first: tuple[int, _Written] | None = None
         for t in self._cone(top):
             for found in self._continuations(t):
+                if found.gap and t != top:  # of an output itself alone is a gap that of the output
+                    continue
                 if not found.points:
                     return self._taken(top, t, found)
                 first = first or (t, found)
         return None if first is None else self._taken(top, *first)
 
     def _continuations(self, t: int) -> list[_Written]:
-        """The ways in which t is continuous, those that hold at samples; the first without open points ends it."""
+        """The ways in which t is continuous, those that hold at samples; the first that leaves nothing open ends it."""
         if t not in self._continued and self._attempts > _ATTEMPTS:
             return []
         if t not in self._continued:
@@ -510,7 +512,7 @@ class _Lowering:
                     found = write(t, j)
                     if found is not None and self._holds(t, found):
                         ways.append(found)
-                        if not found.points:
+                        if not (found.points or found.gap):
                             return ways
         return self._continued[t]
 
@@ -629,11 +631,9 @@ class _Lowering:
             best: _Written | None = None
             for w in self._coordinates(self._args(inner)[0]):
                 found = self._in_pieces(t, w, jumping=True) if self._depends_on(argument, w) else None
-                if (
-                    found is not None
-                    and self._holds(t, found)
-                    and (best is None or self._open(found) < self._open(best))
-                ):
+                if found is None or (found.gap and t != top) or not self._holds(t, found):
+                    continue
+                if best is None or self._open(found) < self._open(best):
                     best = found
             if best is None:
                 continue

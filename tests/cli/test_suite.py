@@ -277,6 +277,15 @@ def test_a_file_goes_before_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.
         read_suite("feynmann")
 
 
+def test_a_row_that_names_a_norm_is_compiled_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "norms.csv"
+    table.write_text("name,formula,domain,norm\nmean,sign(x),x=-1:1,1\nsup,sign(x),x=-1:1,sup\nplain,2*x,x=-1:1,\n")
+    assert main(["suite", str(table), "--eps", "0.1", "--jobs", "1", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["mean"]["status"] == rows["plain"]["status"] == "proved"
+    assert rows["sup"]["status"] in ("invalid", "infeasible") and "jump" in rows["sup"]["reason"]
+
+
 # the command
 
 

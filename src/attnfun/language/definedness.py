@@ -47,6 +47,7 @@ Way = frozenset[tuple[int, bool]]
 Ways = frozenset[Way]
 _ALWAYS: Ways = frozenset({frozenset()})
 _MOST_WAYS = 16
+_LOOKS = 16  # places at which a jump is looked at
 
 
 @dataclass(frozen=True)
@@ -286,30 +287,42 @@ def _at(box: Box, x: Array) -> str:
 
 
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
-    X = box.probe(512, np.random.default_rng(1))
+    samples = X = box.probe(512, np.random.default_rng(1))
     picks: set[int] = set()
-    for row in values_at(arguments, box.names, X).T:
+    seen = values_at(arguments, box.names, X).T
+    for row in seen:
         picks |= {int(np.argmin(np.where(np.isfinite(r), r, np.inf))) for r in (row, -row, np.abs(row))}
     X = X[sorted(picks)]
     env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
     rows = [ball_ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
-    for c, (low, high) in zip(found, rows, strict=False):
+    for k, (c, (low, high)) in enumerate(zip(found, rows, strict=False)):
         needed = ~_off(arguments, c, rows, len(found), surely=False)
         low, high = np.where(needed, low, np.nan), np.where(needed, high, np.nan)
+        if c.kind == "nonzero" and c.ways == _ALWAYS and (low > 0).any() and (high < 0).any():
+            ends = [(X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])]
+            jumps = extended.nodes[c.at].op in JUMPS
+            if jumps:  # the largest jump of a few that are looked at
+                ends += zip(samples[seen[k] > 0][:_LOOKS], samples[seen[k] < 0][:_LOOKS], strict=False)
+            crossings = [_crossing(arguments, k, box, *pair) for pair in ends]
+            sizes = [_change(extended, box, *pair) if jumps else 0.0 for pair in crossings]
+            x, size = crossings[int(np.argmax(sizes))][0], max(sizes)
+            place = f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}"
+            raise InvalidRequest(place + (_jump(size) if jumps else _what(extended, c)))
         wrong = _KINDS[c.kind].fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
-        if c.kind == "between" and np.nanmax(np.floor(low), initial=-np.inf) > np.nanmin(
-            np.floor(high), initial=np.inf
-        ):
+        steps = np.nanmax(np.floor(low), initial=-np.inf), np.nanmin(np.floor(high), initial=np.inf)
+        if c.kind == "between" and steps[0] > steps[1]:
             x = X[int(np.nanargmax(low))]
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
-        if c.kind == "nonzero" and c.ways == _ALWAYS and (low > 0).any() and (high < 0).any():
-            x = _zero_between(arguments, found.index(c), box, X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])
-            raise InvalidRequest(
-                f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
-            )
+
+
+def _change(graph: Graph, box: Box, a: Array, b: Array) -> float:
+    """How much the outputs differ between two neighbours, seen from a little further away on both sides."""
+    X = np.clip(np.stack([a + 16 * (a - b), b - 16 * (a - b)]), box.low_array, box.high_array)
+    values = values_at(Graph(graph.nodes, graph.outputs), box.names, X)
+    return float(np.nan_to_num(np.abs(values[0] - values[1])).max())
 
 
 def _off(
@@ -335,19 +348,27 @@ def _off(
 
 def _what(extended: Graph, c: Condition) -> str:
     """What the violation means for the user."""
-    op = extended.nodes[c.at].op
-    if op in JUMPS:
-        return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2, or for a band"
+    if extended.nodes[c.at].op in JUMPS:
+        return _jump(math.nan)
     return ": a pole inside the domain" if c.kind == "nonzero" else ": the target is not defined on the whole domain"
 
 
-def _zero_between(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> Array:
-    """A point near a sign change on the segment from a (positive) to b (negative), by float bisection."""
+def _jump(size: float) -> str:
+    """What it means that a condition changes there, where the target was seen to change by `size`."""
+    if size > 1e-9:
+        how = f": a jump by {size:.3g}"
+    else:
+        how = ": a jump" if math.isnan(size) else ": a jump, unless the pieces meet there, which was not found"
+    return f"{how}; no continuous network follows a jump in the sup norm; ask for norm=1 or norm=2, or for a band"
+
+
+def _crossing(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> tuple[Array, Array]:
+    """Neighbours of a sign change on the segment from a (positive) to b (negative), by float bisection."""
     for _ in range(60):
         middle = (a + b) / 2
         value = values_at(arguments, box.names, middle[None])[0, which]
         a, b = (middle, b) if value > 0 else (a, middle)
-    return a
+    return a, b
 
 
 def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:

@@ -17,7 +17,7 @@ elsewhere. Pieces that differ by a constant share one expression; then J_i is th
 of its two neighbours, or compared with them; where that is not settled the place is in `points`.
 The s_i are zeros of the conditions (`switches`). One that is no rational number lies in an interval of relative size
 2^-48: there, for f of one variable, balls bound |f − f_i|, |f − f_{i−1}| and |J_i|; where their sum is within `_TINY`
-of f's size it is a gap, and the term is left out.
+of f's size it is a gap, and the term is left out. What leaves a gap is done to whole outputs alone.
 
 Tried are, for every node that holds a condition, from small to large, the nodes w on which that condition depends
 alone, and the terms w of the condition's argument, which is w − s up to a factor.
@@ -53,6 +53,7 @@ _MOST_BUILT: Final = 20_000  # of all that are tried
 _MOST_STEPS: Final = 64  # of one floor or round
 _ATTEMPTS: Final = 200
 _BITS: Final = 128
+_KINKS: Final = frozenset({"abs", "relu", "max", "min"})
 _HALF: Final = Fraction(1, 2)
 
 
@@ -82,13 +83,21 @@ def lowered(graph: Graph, box: Box) -> Lowered:
         return Lowered(graph)
     divides = any(n.divides and graph.nodes[n.args[-1]].op != "const" for n in graph.nodes)
     tidy = (lambda g: g) if divides else canonical  # which cancels factors, and with them where they vanish
-    work = _Lowering(tidy(graph), box)
     try:
+        work = _Lowering(tidy(graph), box)
         outputs = [work.lowered(top) for top in work.outputs]
-        found = work.build.graph(outputs)
+        found = tidy(work.build.graph(outputs))
     except AttnfunError:  # constants past their limits, an expression that grows too large
         return Lowered(graph)
-    return Lowered(tidy(found), work.gap, tuple(work.points)) if work.changed else Lowered(graph)
+    fewer = sum(n.op in JUMPS for n in found.nodes) < sum(n.op in JUMPS for n in graph.nodes)
+    return Lowered(found, work.gap, tuple(work.points)) if work.changed or fewer else Lowered(graph)
+
+
+def exactly_joined(graph: Graph, box: Box) -> Graph:
+    """The same function, its pieces joined, but for its values at jumps; the graph where that leaves anything out."""
+    found = lowered(graph, box)
+    left = any(node.op in JUMPS - {"sign"} for node in found.graph.nodes)
+    return graph if found.gap or found.points or left else found.graph
 
 
 def at_rational(graph: Graph, at: Fraction) -> Graph:
@@ -164,6 +173,30 @@ class _Lowering:
 
     def _rational(self, n: int) -> Fraction | None:
         return rational(self.build, n, self._forms)
+
+    def _difference(self, a: int, b: int) -> tuple[int, Fraction | None]:
+        """a − b, and the number that it is, if it is one: also where kinks are decided on the whole box."""
+        n = self.build.apply("sub", a, b)
+        known = self._rational(n)
+        if known is not None or not any(self.build.node(m).op in _KINKS for m in self._cone(n)):
+            return n, known
+        settled = n
+        for m in self._cone(n):
+            settled = self._replaced(settled, {m: self._side(m)})
+        return n, self._rational(settled)
+
+    def _side(self, m: int) -> int:
+        """What a kink is where its range decides it; itself else."""
+        build, node = self.build, self.build.node(m)
+        if node.op not in _KINKS:
+            return m
+        a, b = node.args if len(node.args) == 2 else (node.args[0], build.const(0))
+        low, high = self._range(build.apply("sub", a, b))
+        if not (low >= 0 or high <= 0):
+            return m
+        if node.op == "abs":
+            return a if low >= 0 else build.apply("neg", a)
+        return a if (low >= 0) == (node.op != "min") else b
 
     def _args(self, n: int) -> tuple[int, ...]:
         return self.build.node(n).args
@@ -366,11 +399,11 @@ class _Lowering:
                 return None
             gap += off
             size = build.apply("sub", right, left)
-            if self._rational(size) is None:
+            known = self._rational(size)
+            if known is None:
                 total = self._with(total, first, w, start, s)
                 first, start = right, s
-                size = build.apply("sub", self._at(right, w, s), self._at(left, w, s))
-            known = self._rational(size)
+                size, known = self._difference(self._at(right, w, s), self._at(left, w, s))
             if a != b or known == 0:
                 continue
             tiny = self._tiny(t, size)
@@ -447,7 +480,7 @@ class _Lowering:
 
     def _same(self, own: int, other: int, w: int, s: int) -> bool:
         try:
-            return self._rational(self.build.apply("sub", own, self._at(other, w, s))) == 0
+            return self._difference(own, self._at(other, w, s))[1] == 0
         except InvalidRequest:
             return False
 
@@ -460,13 +493,15 @@ class _Lowering:
         first: tuple[int, _Written] | None = None
         for t in self._cone(top):
             for found in self._continuations(t):
+                if found.gap and t != top:  # of an output itself alone is a gap that of the output
+                    continue
                 if not found.points:
                     return self._taken(top, t, found)
                 first = first or (t, found)
         return None if first is None else self._taken(top, *first)
 
     def _continuations(self, t: int) -> list[_Written]:
-        """The ways in which t is continuous, those that hold at samples; the first without open points ends it."""
+        """The ways in which t is continuous, those that hold at samples; the first that leaves nothing open ends it."""
         if t not in self._continued and self._attempts > _ATTEMPTS:
             return []
         if t not in self._continued:
@@ -477,7 +512,7 @@ class _Lowering:
                     found = write(t, j)
                     if found is not None and self._holds(t, found):
                         ways.append(found)
-                        if not found.points:
+                        if not (found.points or found.gap):
                             return ways
         return self._continued[t]
 
@@ -538,7 +573,7 @@ class _Lowering:
         up = 1 if c > 0 else -1
         below, above, on = (self._replaced(t, sides[side]) for side in (-up, up, 0))
         at_s = [self._at(f, w, s) for f in (below, above, on)]
-        if any(self._rational(build.apply("sub", f, at_s[0])) != 0 for f in at_s[1:]):
+        if any(self._difference(f, at_s[0])[1] != 0 for f in at_s[1:]):
             return None
         left = self._at(below, w, build.apply("min", w, s))
         right = self._at(above, w, build.apply("max", w, s))
@@ -596,11 +631,9 @@ class _Lowering:
             best: _Written | None = None
             for w in self._coordinates(self._args(inner)[0]):
                 found = self._in_pieces(t, w, jumping=True) if self._depends_on(argument, w) else None
-                if (
-                    found is not None
-                    and self._holds(t, found)
-                    and (best is None or self._open(found) < self._open(best))
-                ):
+                if found is None or (found.gap and t != top) or not self._holds(t, found):
+                    continue
+                if best is None or self._open(found) < self._open(best):
                     best = found
             if best is None:
                 continue

@@ -227,4 +227,4 @@ def about(
     relative: Mapping[str, Any] | None = None,
 ) -> About:
     """What a certificate of these weights is about."""
-    return About(target.text, target.domain, weights.dtype, norm, construction, relative)
+    return About(target.text, target.domain, weights.dtype, norm, construction, relative, target.left_out)

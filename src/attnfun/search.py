@@ -69,7 +69,7 @@ def certified(target: Target, weights: Any, goal: Goal, construction: str = "", 
     """The verdict on weights, from them and the target alone; AttnfunError where this process rounds otherwise."""
     check_rounding()
     kind = find(target.kind)
-    about = About(target.text, target.domain, weights.dtype, goal.norm, construction, goal.relative)
+    about = About(target.text, target.domain, weights.dtype, goal.norm, construction, goal.relative, target.left_out)
     if not kind.prover:
         return verdict(undecided(kind.unproved), goal.eps, about)
     try:

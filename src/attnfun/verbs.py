@@ -27,7 +27,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     of a network for a function are not read but stay in the file (`attnfun.files.Mapped`).
     """
     kind, target, weights, meta = _read(path, (), mapped=True)
-    certificate, request, _ = read_back(meta, weights.dtype, target.text, target.domain)
+    certificate, request, _ = read_back(meta, weights.dtype, target.text, target.domain, target.left_out)
     return kind.loaded("view")(target, weights, certificate, request, story_of(meta))
 
 

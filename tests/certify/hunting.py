@@ -90,10 +90,12 @@ def flip(array: Array, index: int, bit: int) -> Array:
 
 
 def errors(network: Network, target: Function, X: Array, route: str = "auto") -> Array:
-    """(n,) max over the outputs of |net − f| in plain floats; an output that is not a number is an infinite error."""
+    """(n,) max over the outputs of |net − f| in plain floats; an output that is not a number is an infinite error. 0 in
+    the band of the target.
+    """
     with np.errstate(all="ignore"):
         found = np.max(np.abs(evaluate(network, X, route).astype(np.float64) - target.values(X)), axis=1)
-    return np.where(np.isfinite(found), found, np.inf)
+    return np.where(target.off_band(X), np.where(np.isfinite(found), found, np.inf), 0.0)
 
 
 def worst_error(

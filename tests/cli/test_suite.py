@@ -260,7 +260,7 @@ def test_bounds_in_a_table_are_rounded_to_the_safe_side(seed: int) -> None:
 # shipped suites
 
 
-@pytest.mark.parametrize(("name", "count"), [("classic", 13), ("feynman", 50), ("genz", 25)])
+@pytest.mark.parametrize(("name", "count"), [("classic", 13), ("feynman", 50), ("genz", 25), ("pieces", 31)])
 def test_shipped_suites_can_be_read(name: str, count: int) -> None:
     cases = read_suite(name)
     assert len(cases) == len({case["name"] for case in cases}) == count
@@ -275,6 +275,15 @@ def test_a_file_goes_before_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.
     assert [case["name"] for case in read_suite("classic")] == ["mine"]
     with pytest.raises(InvalidRequest, match="classic, feynman, genz"):
         read_suite("feynmann")
+
+
+def test_a_row_that_names_a_norm_is_compiled_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "norms.csv"
+    table.write_text("name,formula,domain,norm\nmean,sign(x),x=-1:1,1\nsup,sign(x),x=-1:1,sup\nplain,2*x,x=-1:1,\n")
+    assert main(["suite", str(table), "--eps", "0.1", "--jobs", "1", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["mean"]["status"] == rows["plain"]["status"] == "proved"
+    assert rows["sup"]["status"] in ("invalid", "infeasible") and "jump" in rows["sup"]["reason"]
 
 
 # the command

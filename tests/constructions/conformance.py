@@ -105,6 +105,11 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("x**y", "x=1:3;y=-1:2", 1e-4, slow=True),
         Case("x*y", X2, 1e-3, {"dtype": "float32"}),
         Case("y*sin((x - z)*y/2)**2/((x - z)*y/2)**2", "x=0:2;y=1:2;z=0:2", 1e-3, slow=True),
+        Case("x*y", X2, 1e-3, {"norm": 2}),
+        Case("sign(x + y - 0.3)*exp(x)", X2, 1e-2, {"norm": 1}),
+        Case(["sign(1 - x**2 - y**2)", "sign(x)*y"], X2, 1e-2, {"norm": 2}, slow=True),
+        Case("sign(x - 0.3)", X1, 0.05, {"norm": 2, "dtype": "float32"}),
+        Case("sign(x - y)*cos(x)", X2, 1e-4, {"band": 1e-3}),
         Case("sqrt(x)", "x=0:1", 1e-4, MLP),
         Case("abs(sin(3*x)) - log(x + 1.001)", "x=-1:2", 1e-3, MLP),
         Case("sin(3*x) + cos(2*y)*exp(x*y)", X2, 1e-2, MLP, slow=True),
@@ -170,7 +175,9 @@ REFUSED: dict[str, tuple[Case, ...]] = {
     "compose": (
         Case("3*x + y", X2, 1e-3),
         Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
-        Case("x*y", X2, 1e-3, {"norm": 2}),
+        Case("sign(x)", X1, 1e-3),
+        Case("sign(x)", X1, 1e-3, {"norm": 4, "dtype": "float32"}),
+        Case("sign(x)", X1, 1e-3, {"norm": 2, **MLP}),
         Case("abs(x)*abs(y)*sin(x + y)", X2, 1e-6, {"max_layers": 1}, slow=True),
         Case("abs(x*y)", X2, 1e-3, {"max_layers": 1}),
         Case("x*y", X2, 1e-6, {"max_keys": 3}),
@@ -276,8 +283,10 @@ def quadrature(net: Approximant, p: float) -> float:
 
 
 def points(net: Approximant, n: int = 300) -> Array:
+    """Of the box, its corners too; of a target that jumps off the walls, in which a head may give anything."""
     box = net.target.box
-    return np.concatenate([box.probe(n, np.random.default_rng(4)), box.low_array[None], box.high_array[None]])
+    X = np.concatenate([box.probe(n, np.random.default_rng(4)), box.low_array[None], box.high_array[None]])
+    return X[net.target.outside(1e-3).off_band(X)] if net.certificate.method == "jumps" else X
 
 
 def agreement(net: Approximant, X: Array) -> Array:

@@ -28,7 +28,7 @@ SMOOTH = [
     "sigmoid",
     "softplus",
 ]
-KINKED = ["abs", "relu", "sign"]
+KINKED = ["abs", "relu", "sign", "floor", "round"]
 BINARY = ["add", "sub", "mul", "div", "add", "mul", "sub"]
 POWERS = [-3, -2, -1, 2, 3, 4, 5]
 ROOTS = [Fraction(1, 2), Fraction(1, 3), Fraction(-1, 2), Fraction(5, 2), Fraction(7, 10)]
@@ -48,8 +48,10 @@ def graphs(draw: Any, names: tuple[str, ...] = ("x", "y"), depth: int = 5, kinks
             which = draw(st.integers(0, 10))
             return build.apply("pi") if which == 10 else build.const(CONSTANTS[which % len(CONSTANTS)])
         if kind <= 5:
-            ops = [*BINARY, "pow", "max", "min"] if kinks else [*BINARY, "pow"]
+            ops = [*BINARY, "pow", "max", "min", "where"] if kinks else [*BINARY, "pow"]
             op = draw(st.sampled_from(ops))
+            if op == "where":
+                return apply(op, node(level - 1), node(level - 1), node(level - 1))
             return apply(op, node(level - 1), node(level - 1))
         if kind == 6:
             return apply("powi", node(level - 1), value=draw(st.sampled_from(POWERS)))

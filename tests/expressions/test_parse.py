@@ -109,7 +109,18 @@ HOSTILE = {
     "conditional": "x if x else x",
     "boolean": "x and x",
     "not": "not x",
-    "comparison": "x < 1",
+    "a condition that is a number": "where(x, 1, 2)",
+    "brackets left out around comparisons": "x > 0 & x > 1",
+    "an if without else": "x if x > 0",
+    "an else without if": "(x if x > 0) else 2",
+    "a not inside a sum": "x + not x > 0",
+    "a not after an operand": "x not x",
+    "an if in an if": "x if x > 0 if x > 1 else 2",
+    "identity": "x is x",
+    "membership": "x in x",
+    "two comparisons": "x > > 1",
+    "many else": "x if x > 0 else " * 150 + "x",
+    "many not": "not " * 250 + "x > 0",
     "starred": "max(*x)",
     "keyword": "sin(x=1)",
     "await": "await x",
@@ -169,8 +180,6 @@ HOSTILE = {
     "too many": "sin(x, x)",
     "clip": "clip(x, 1)",
     "caret": "x^2",
-    "floor division": "x//2",
-    "remainder": "x % 2",
     "matrix product": "x @ x",
     "inversion": "~x",
     "assignment": "x = 3",
@@ -256,7 +265,6 @@ def test_many_large_outputs_are_refused() -> None:
 
 def test_every_listed_function_is_read() -> None:
     for name in CALLS:
-        count = 3 if name == "clip" else arity(name)
-        whole = name != "clip" and isinstance(entry := CALLED[name], Operation) and entry.whole
-        arguments = (["2"] if whole else ["x"]) + ["x"] * (count - 1)
+        whole = isinstance(entry := CALLED.get(name), Operation) and entry.whole
+        arguments = (["2"] if whole else ["x > 0" if name == "where" else "x"]) + ["x"] * (arity(name) - 1)
         assert parse(f"{name}({', '.join(arguments)})", ["x"]).nodes

@@ -28,12 +28,14 @@ def decide_branches(graph: Graph, names: tuple[str, ...], low: Array, high: Arra
     builder = Builder()
 
     def branch(node: Node, args: list[int]) -> int | None:
-        if node.op not in NOT_ANALYTIC:
+        if node.op not in NOT_ANALYTIC or node.op in ("floor", "round"):
             return None
-        difference = values[node.args[0]] if len(args) == 1 else values[node.args[0]] - values[node.args[1]]
+        difference = values[node.args[0]] - values[node.args[1]] if len(args) == 2 else values[node.args[0]]
         column = np.atleast_1d(np.asarray(difference, dtype=object))
         least, most, jumps = lowers(column).min(), uppers(column).max(), node.op == "sign"
         above, below = least > 0 or (least == 0 and not jumps), most < 0 or (most == 0 and not jumps)
+        if node.op == "where":
+            return args[1] if least > 0 else args[2] if most <= 0 else None
         if not (above or below):
             return None
         if node.op == "abs":

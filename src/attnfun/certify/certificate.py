@@ -58,13 +58,15 @@ class Certificate(Brief):
     `construction` names what made the weights where that is known: `verify`, which reads weights and target alone, does
     not know it, and two certificates are compared without it.
 
+    With a `band` about the jumps of the target it says nothing of the points in it.
+
     What a file says of itself is not a proof: a certificate that was read has the status `stored`, and `claimed` is the
     status that the file gives it. So whatever asks for a proof by its status does not take a stored one for it.
     """
 
     _shown = (
         *("status", "claimed", "error", "eps", "norm", "dtype"),
-        *("method", "construction", "parts", "reason", "target", "domain"),
+        *("method", "construction", "parts", "reason", "target", "domain", "band"),
     )
 
     status: Status
@@ -83,6 +85,7 @@ class Certificate(Brief):
     reason: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     claimed: Status | None = None
+    band: str = ""
 
     def __post_init__(self) -> None:
         low, high = self.error
@@ -121,13 +124,18 @@ class Certificate(Brief):
         low, high = self.error
         asked = "no eps was asked for" if self.eps is None else f"eps was {self.eps:.4g}"
         if self.status is Status.REFUTED:
-            return f"{self.heading}: the error is at least {at_least(low)} at a point of the domain; {asked}."
+            return f"{self.heading}: the error is at least {at_least(low)} at a point of the domain{self.off}; {asked}."
         if not (self.bounds or self.measured) or math.isinf(high):
             return f"{self.heading}: {(self.reason or self.status.meaning).rstrip('.')}."
         if self.measured:
-            return f"{self.heading}: {self.norm_name} of about {high:.4g} was measured, which is not a bound."
+            return f"{self.heading}: {self.norm_name}{self.off} of about {high:.4g} was measured, which is not a bound."
         seen = f", and {at_least(low)} is reached" if low > 0 else ""
-        return f"{self.heading}: the {self.norm_name} is at most {at_most(high)}{seen}; {asked}."
+        return f"{self.heading}: the {self.norm_name}{self.off} is at most {at_most(high)}{seen}; {asked}."
+
+    @property
+    def off(self) -> str:
+        """Of which points nothing is said, in words; empty where it is about the whole domain."""
+        return f" off the band {self.band}" if self.band else ""
 
     @property
     def parts_told(self) -> str:
@@ -186,10 +194,11 @@ class Certificate(Brief):
             "relative": dict(self.relative) if self.relative else None,
             "reason": self.reason,
             "details": dict(self.details),
+            **({"band": self.band} if self.band else {}),
         }
 
     @classmethod
-    def stored(cls, data: Any, claim: Claim, dtype: str, target: str, domain: str) -> Certificate:
+    def stored(cls, data: Any, claim: Claim, dtype: str, target: str, domain: str, band: str = "") -> Certificate:
         """The certificate that a file holds, or one that says that it holds none.
 
         What it is about is not read from it: the caller has that from the hashed part of the file.
@@ -198,7 +207,7 @@ class Certificate(Brief):
             none: dict[str, Any] = {"status": Status.UNDECIDED, "error": (0.0, math.inf)}
             facts = none if data is None else _read(data)
             facts |= {"norm": 2.0 if isinstance(claim.norm, str) else claim.norm, "dtype": dtype}
-            facts |= {"target": target, "domain": domain}
+            facts |= {"target": target, "domain": domain, "band": band}
             if data is None:
                 facts |= {"eps": claim.absolute, "method": "none", "reason": "the file holds no certificate"}
             elif claim.relative:
@@ -247,10 +256,12 @@ def _check_details(reason: Any, details: Any) -> None:
         raise ValueError("a number in its details is none")
 
 
-def read_back(meta: Mapping[str, Any], dtype: str, text: str, domain: str) -> tuple[Certificate, dict[str, Any], Claim]:
+def read_back(
+    meta: Mapping[str, Any], dtype: str, text: str, domain: str, band: str = ""
+) -> tuple[Certificate, dict[str, Any], Claim]:
     """The certificate as stored, not verified; the request, in which the claim has the last word; the claim."""
     claim = Claim.of(meta)
-    certificate = Certificate.stored(meta.get("certificate"), claim, dtype, text, domain)
+    certificate = Certificate.stored(meta.get("certificate"), claim, dtype, text, domain, band)
     return certificate, claim.request(meta.get("request")), claim
 
 

@@ -26,6 +26,11 @@
    where there is none, or for roots of sums of squares what `norms` says. Never a Lipschitz constant of the weights.
 4. The outputs are affine in the φ's; their errors add.
 
+A coordinate whose g jumps is proved by *staircase*: E holds off the walls of its argument, and for what reads it φ is a
+variable of its own, which takes any value that head or g can take (`Reading.release`). So all this holds at every x of
+the box for the program in which the steps that have x in their walls, or read one that does, are replaced by what their
+heads give (*jumps* has the rest).
+
 In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε. A tensor head has
 an argument for each of its axes, and `steps` says what becomes of 3.
 
@@ -48,10 +53,12 @@ from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_roundin
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
+from attnfun.certify.staircase import Jump, jumps, prove_staircase
 from attnfun.certify.steps import gradient_shifts, modulus, prove_beyond, prove_line, prove_tensor, widened
 from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
 from attnfun.certify.witness import aimed_witness, computed_witness, worst_points
 from attnfun.language import Graph, precision
+from attnfun.language.definedness import require_defined
 from attnfun.language.enclosures import abs_upper, upper
 from attnfun.language.function import Function
 from attnfun.language.squares import is_square
@@ -84,9 +91,11 @@ class Composition:
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
         self._pinned: dict[str, Pinned | None] = {}
         self._known: dict[Any, tuple[float, str]] = {}
+        self.jumps: list[Jump] = []
 
-    def prove(self, eps: float) -> tuple[Bound, float]:
-        """(bound in real arithmetic with its witness, rounding): the sum bounds the computed network.
+    def prove(self, eps: float, witnessed: bool = True) -> tuple[Bound, float]:
+        """(bound in real arithmetic with its witness, rounding): the sum bounds the computed network, off the walls of
+        the `jumps` where there are any.
 
         Errors are carried twice, with and without rounding; the lower end holds however the network is computed.
         """
@@ -101,8 +110,13 @@ class Composition:
                     heads = [h for h in layer.heads if name in h.writes]
                     self._coordinate(self.reading.by_name[name], heads, before, eps)
             outputs = self._outputs()
-        points = worst_points(self.network, self.function)
-        low, witness = computed_witness(self.network, self.function, points)
+        if self.jumps:  # for all values that the jumps may take
+            needed = (*self.reading.relaxed.outputs, *(jump.label.argument for jump in self.jumps))
+            require_defined(self.reading.relaxed.reachable(needed), self.reading.box)
+        low, witness, points = 0.0, None, np.zeros((0, 0))
+        if witnessed:
+            points = worst_points(self.network, self.function)
+            low, witness = computed_witness(self.network, self.function, points)
         details: dict[str, Any] = {"steps": self.steps}
         high, worst = (  # the errors of all φ's added up
             max(upper(arb(getattr(o, kind)) + arb(self._incoming(o.form.phis, errors))) for o in outputs)
@@ -112,7 +126,7 @@ class Composition:
         tables = bool(self.local) and len(self.local) == len(self.steps)  # MLPs and tensor heads have none
         wide = len(self.steps) > _MANY or len(self.steps) * self.function.box.dim > _WIDE
         broad = len(self.steps) > _DEEP or len(self.steps) * self.function.box.dim > _BROAD
-        wide = wide or (worst <= eps and broad)
+        wide = wide or (worst <= eps and broad) or not witnessed
         if worst > _SLACK * low and tables and not wide:
             field = Refinement(self.local, outputs, self.function.box)
             aimed = aimed_witness(self.network, self.function, points, field.aims, low)
@@ -273,6 +287,8 @@ class Composition:
         heads = [head for head in written if isinstance(head, Head)]
         form = self.reading.form(label.argument)
         g, (low, high) = self._step(label)
+        if jumps(g):
+            return self._jump(label, g, heads, before, (low, high), eps)
         views, mismatch, rounding, plain, sizes = [], 0.0, 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:
@@ -311,6 +327,27 @@ class Composition:
         self.local.append(LocalStep(label.name, form, g, seen, ends, clipped, strays, own, exact, computed))
         if is_square(g) and not clipped:  # `norms` asks for û inside the interval of `seen`
             self.squares[label.name] = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
+
+    def _jump(
+        self, label: Label, g: Graph, heads: list[Head], before: tuple[str, ...], ends: tuple[float, float], eps: float
+    ) -> None:
+        """A coordinate whose g jumps: *staircase*."""
+        provided(len(heads) == 1 and label.slope == 0, f"composition: the step {label.name} jumps and has no own head")
+        (head,), form = heads, self.reading.form(label.argument)
+        line, plain, mismatch = self._query(head, before, form, ends)
+        delta = self._shifts(form, mismatch, plain)[0]
+        column = head.writes.index(label.name)
+        values = np.ascontiguousarray(head.values[:, column : column + 1])
+        view = HeadView(head.name, (line,), values, np.ones((1, 1)), head)
+        stairs = prove_staircase(line, view, g, label.offset, ends, delta, self.network.dtype, eps)
+        computed = Errors.of(stairs.own, 0.0, 0.0, 0.0, stairs.rounding)
+        size = min(self.size[label.name], float(np.abs(values).max()))
+        self._settle(label, g, "staircase", delta, computed, Errors.of(stairs.own, 0.0, 0.0, 0.0, 0.0), size)
+        reads = set(self.reading.relaxed.reachable((label.argument,)).variables)
+        fed = [jump for jump in self.jumps if jump.variable in reads]
+        reads_all = frozenset(jump.variable for jump in fed).union(*(jump.reads for jump in fed))
+        variable = self.reading.release(label, stairs.ends)
+        self.jumps.append(Jump(variable, label, g, stairs, reads_all))
 
     def _norm(
         self, form: Form, g: Graph, left: float, right: float, mismatch: float, carried: float, delta: float, kind: str

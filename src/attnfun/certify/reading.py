@@ -13,7 +13,7 @@ from flint import arb
 
 from attnfun.certify.identity import in_terms_of
 from attnfun.certify.view import Undecided, provided
-from attnfun.language import BallAlgebra, Box, Builder, Graph, run
+from attnfun.language import BallAlgebra, Box, Builder, Graph, Node, run
 from attnfun.language.definedness import natural_domain
 from attnfun.language.function import Function
 from attnfun.language.graph import arguments_first
@@ -54,6 +54,7 @@ class Reading:
         if function.source is not None:
             labels = _continued(labels, function.box)
         self.function, self.program = function, labels.program
+        self.relaxed, self.box = labels.program, function.box  # see `release`
         self.by_phi = {label.phi: label for label in labels.coordinates}
         self.by_name = {label.name: label for label in labels.coordinates}
         if len(self.by_phi) != len(labels.coordinates) or len(self.by_name) != len(labels.coordinates):
@@ -65,6 +66,19 @@ class Reading:
         self.units = ReluRanges.of(self.program, function.box)  # None if there is more than affine maps and relu
         for node in self.program.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
+
+    def release(self, label: Label, ends: tuple[float, float]) -> str:
+        """Let φ take any value between `ends`, whatever its argument is, in all ranges that are asked for from now on:
+        in the program `relaxed` a variable stands in its place, `box` has the ends. The variable's name.
+        """
+        name = f"jump{label.phi}"
+        while name in self.box.names:
+            name += "_"
+        nodes = list(self.relaxed.nodes)
+        nodes[label.phi] = Node("var", (), name)
+        self.relaxed = Graph(tuple(nodes), self.relaxed.outputs)
+        self.box = Box((*self.box.names, name), (*self.box.low, ends[0]), (*self.box.high, ends[1]))
+        return name
 
     def form(self, node: int) -> Form:
         """The affine form of a program node; Undecided if it is not affine in inputs and labelled φ's."""
@@ -144,13 +158,15 @@ class Reading:
         return [self._range(argument, -math.inf, math.inf) for argument in label.arguments]
 
     def _range(self, argument: int, least: float, most: float) -> tuple[float, float]:
-        box, graph = self.function.box, Graph(self.program.nodes, (argument,))
+        box, graph = self.box, Graph(self.relaxed.nodes, (argument,))
+        exact = set(graph.reachable((argument,)).variables) <= set(self.function.box.names)
         if self.units is not None and len(self.program.nodes) > _LARGE:
             low, high = self.units(argument)
         else:
             ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
-            if self._effort.left > 0 and not is_tight(graph, box, low, high):
+            if exact and self._effort.left > 0 and not is_tight(graph, box, low, high):
                 # the target may say it better: products are not written as squares
+                box = self.function.box
                 other = in_terms_of(self.program, argument, self.function.formula, box)
                 if other is not None:
                     ((a, b),) = range_of(other, box, within=(least, most), effort=self._effort)

@@ -37,7 +37,9 @@ class Proof:
 
 @dataclass(frozen=True)
 class About:
-    """What a certificate is about: the target and where, the norm, the dtype, the construction's name."""
+    """What a certificate is about: the target and where, the norm, the dtype, the construction's name, the band about
+    the target's jumps that is left out.
+    """
 
     target: str
     domain: str
@@ -45,6 +47,7 @@ class About:
     norm: float = math.inf
     construction: str = ""
     relative: Mapping[str, Any] | None = None
+    band: str = ""
 
 
 def verdict(proof: Proof, eps: float | None, about: About) -> Certificate:

@@ -118,7 +118,7 @@ def _proved_at(network: Network, function: Function, X: Array, known: float = 0.
     A point is left out where its sampled error, and several times what rounding made of one before, is less than what
     is proved elsewhere.
     """
-    graph = function.graph
+    graph, X = function.graph, X[function.off_band(X)]
     best, where = 0.0, None
     axes = [axis for layer in network.layers for head in layer.heads for axis in head.axes]
     if graph is None or any(axis.dim != 1 for axis in axes):
@@ -139,7 +139,7 @@ def _proved_at(network: Network, function: Function, X: Array, known: float = 0.
 def _errors(network: Network, function: Function, X: Array) -> Array:
     with np.errstate(all="ignore"):
         off = np.max(np.abs(evaluate(network, X).astype(np.float64) - function.values(X)), axis=1)
-    return np.where(np.isfinite(off), off, 0.0)
+    return np.where(np.isfinite(off) & function.off_band(X), off, 0.0)
 
 
 def worst_points(network: Network, function: Function) -> Array:

@@ -110,7 +110,7 @@ def reported(rows: Iterable[Row]) -> dict[str, Any]:
 
 
 def _asked(case: Case) -> tuple[str, ...]:
-    return tuple(case[name] for name in ("suite", "name", "formula", "domain"))
+    return tuple(case[name] for name in ("suite", "name", "formula", "domain", "norm") if case.get(name))
 
 
 class Rows:
@@ -186,8 +186,9 @@ def read_suite(name: str) -> list[Case]:
     elif name != "-" and not Path(name).exists() and not Path(name).suffix:
         raise InvalidRequest(f"{name!r}: no such file, and no shipped suite ({', '.join(shipped)})")
     suite = Path(path).stem if path != "-" else "stdin"
-    names = ("name", "formula", "domain")
-    return [dict(zip(names, row), suite=suite) for _, row in Table.read(path).picked(names)]
+    table = Table.read(path)
+    names = ("name", "formula", "domain", *(("norm",) if "norm" in table.header else ()))
+    return [dict(zip(names, row), suite=suite) for _, row in table.picked(names)]
 
 
 def select(cases: Sequence[Case], only: str | None) -> list[Case]:

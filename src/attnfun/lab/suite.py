@@ -33,7 +33,10 @@ _warm: set[Record] = set()
 
 @dataclass(frozen=True)
 class Target:
-    """One row to be: the case, the options of `compile`, the most seconds, and how its outcome is written."""
+    """One row to be: the case, the options of `compile`, the most seconds, and how its outcome is written.
+
+    A case that names a norm is compiled in that norm.
+    """
 
     key: str
     case: Case
@@ -51,7 +54,8 @@ class Target:
         start = time.perf_counter()
         try:
             domain = [part.strip() for part in self.case["domain"].split(";") if part.strip()]
-            net = af.compile(self.case["formula"], domain=domain, **self.options)
+            options = dict(self.options) | ({"norm": self.case["norm"]} if self.case.get("norm") else {})
+            net = af.compile(self.case["formula"], domain=domain, **options)
             return self.record(net, self.case["name"], time.perf_counter() - start)
         except Exception as error:
             return self.failed(self.failure(error), time.perf_counter() - start)

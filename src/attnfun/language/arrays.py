@@ -1,7 +1,7 @@
 """Expressions on NumPy arrays, real of any float dtype or complex; shapes broadcast.
 
 What is undefined in the reals (log(-1), 0/0, (-8)**(1/3)) is nan, without a warning. On complex arrays every function
-is the principal branch, and abs, sign, relu, max, min raise `NotAnalytic`. Values are rounded, so nothing here is a
+is the principal branch, and abs, max, where, ... raise `NotAnalytic`. Values are rounded, so nothing here is a
 bound: for enclosures use the intervals or the balls.
 
 Constants are made in `dtype`; choose the dtype of the arrays (the default also serves complex128), or the results of

@@ -147,6 +147,11 @@ def _div_sharp(x: Ball, y: Ball) -> Ball:
     return _mul_sharp(x, _reciprocal(y))
 
 
+def _first(fn: Callable[..., Ball], arity: int) -> Callable[..., Ball]:
+    """fn of several arguments, lifted; nan where the first is not finite."""
+    return lift(lambda x, *more: fn(x, *more) if x.is_finite() else NAN, arity)
+
+
 def _unary(fn: Map) -> Map:
     """fn, lifted; nan where the argument is not finite."""
     return lift(lambda x: fn(x) if x.is_finite() else NAN)
@@ -215,6 +220,9 @@ class BallAlgebra(Algebra[Ball]):
         if entry.arity == 2:
             both = _binary(entry.ball)
             return lambda self, x, y: both(x, y)
+        if entry.arity == 3:
+            three = _first(entry.ball, 3)
+            return lambda self, *args: three(*args)
         if entry.whole:
             each = lru_cache(maxsize=256)(lambda n: _unary(partial(entry.ball, n)))
             return lambda self, x, n: each(n)(x)

@@ -2,7 +2,9 @@
 
 Each operation that is not defined everywhere sets a condition on its argument:
     a/b, b**-n: b ≠ 0;   log, x**y: > 0;   sqrt, x**p (p > 0 not an integer): ≥ 0;   asin, acos: in [-1, 1];
-    tan: cos ≠ 0;   sign (sup norm only): ≠ 0.
+    tan: cos ≠ 0;   sup norm only: sign, where: ≠ 0;   floor: between two whole numbers;   round: the same of x + 1/2.
+What only branches of `where` need is asked only where one of them may be taken: a *way* to an operation is the set of
+all (u, side) that are passed between it and the outputs.
 A condition is *violated* when balls prove so at float64 points (a value outside, or two points of opposite sign: the
 argument is continuous, so it vanishes between them), *kept* when branch and bound over sub-boxes proves it, else open.
 Enclosures are those of `language/mean_value.py`; sums of squares, the law of cosines among them, are known not to be
@@ -21,17 +23,18 @@ from typing import Any
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from attnfun.errors import Infeasible, InvalidRequest
 from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, halved
 from attnfun.language.enclosures import ball_ends, lower, point_balls, upper
-from attnfun.language.graph import Ratio, rational
+from attnfun.language.graph import JUMPS, Ratio, rational
 from attnfun.language.mean_value import enclosures
 from attnfun.language.numbers import above, below
 from attnfun.language.operations import OPERATIONS
-from attnfun.language.operations.entry import NONNEGATIVE, NONZERO, POSITIVE, Range
+from attnfun.language.operations.entry import BETWEEN, NONNEGATIVE, NONZERO, POSITIVE, Range
 from attnfun.language.parse import parse
 from attnfun.language.ranges import range_of
 from attnfun.language.ratio import opened
@@ -44,6 +47,13 @@ _WORK = 600_000  # nodes × sub-boxes, above as few boxes as that
 _PAIRS = _WORK // _FEW_BOXES  # conditions × nodes × continued quotients: the fewest boxes of all are within the work
 
 
+Way = frozenset[tuple[int, bool]]
+Ways = frozenset[Way]
+_ALWAYS: Ways = frozenset({frozenset()})
+_MOST_WAYS = 16
+_LOOKS = 16  # places at which a jump is looked at
+
+
 @dataclass(frozen=True)
 class Condition:
     """`kind` of the node `argument`, needed by the node `at` of the target's graph."""
@@ -51,6 +61,7 @@ class Condition:
     at: int
     argument: int
     kind: Range
+    ways: Ways = _ALWAYS  # needed where, on one of them, node > 0 (True) or node <= 0 (False) of all its nodes
 
 
 def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
@@ -59,17 +70,18 @@ def conditions(graph: Graph, continuous: bool) -> tuple[Graph, list[Condition]]:
     """
     graph = opened(graph)
     nodes = list(graph.nodes)
+    ways = _ways(graph)
     found: list[Condition] = []
     for i, node in enumerate(graph.nodes):
         entry = OPERATIONS.get(node.op)
         if entry is not None and entry.needs is not None and (continuous or not entry.needs.continuity):
-            found.append(Condition(i, _appended(nodes, entry.needs.of, node.args[-1]), entry.needs.range))
+            found.append(Condition(i, _appended(nodes, entry.needs.of, node.args[0]), entry.needs.range, ways[i]))
         elif node.divides:
-            found.append(Condition(i, node.args[-1], NONZERO))
+            found.append(Condition(i, node.args[-1], NONZERO, ways[i]))
         elif node.op == "powr" and isinstance(node.value, Fraction):
-            found.append(Condition(i, node.args[0], NONNEGATIVE if node.value > 0 else POSITIVE))
+            found.append(Condition(i, node.args[0], NONNEGATIVE if node.value > 0 else POSITIVE, ways[i]))
         elif node.op == "pow":
-            found.append(Condition(i, node.args[0], POSITIVE))
+            found.append(Condition(i, node.args[0], POSITIVE, ways[i]))
     return Graph(tuple(nodes), graph.outputs), found
 
 
@@ -90,6 +102,27 @@ def _formula(text: str) -> Graph:
     return parse(text, ["x"])
 
 
+def _ways(graph: Graph) -> list[Ways]:
+    """For every node: on which ways the outputs need it; past `_MOST_WAYS` what all of them have in common."""
+    if not any(node.op == "where" for node in graph.nodes):
+        return [_ALWAYS] * len(graph.nodes)
+    known: list[Ways] = [frozenset()] * len(graph.nodes)
+
+    def needed(i: int, ways: Ways) -> None:
+        together = known[i] | ways
+        least = frozenset(way for way in together if not any(other < way for other in together))
+        known[i] = least if len(least) <= _MOST_WAYS else frozenset({frozenset.intersection(*least)})
+
+    for o in graph.outputs:
+        needed(o, _ALWAYS)
+    for i in range(len(graph.nodes) - 1, -1, -1):  # what uses a node comes after it
+        node = graph.nodes[i]
+        for place, arg in enumerate(node.args):
+            side = {(node.args[0], place == 1)} if node.op == "where" and place else set()
+            needed(arg, frozenset(way | side for way in known[i]))
+    return known
+
+
 _RATIONAL = frozenset({"var", "const", "neg", "add", "sub", "mul", "div", "powi"})
 
 
@@ -100,11 +133,11 @@ def natural_domain(graph: Graph) -> tuple[float, float]:
     back (exp, log, sqrt, affine ones); ends are rounded outward.
     """
     extended, found = conditions(graph, continuous=False)
-    forms, owners = _affine_forms(extended), extended.owners
+    forms, owners = affine_forms(extended), extended.owners
     low, high = -math.inf, math.inf
     for c in found:
         least, most = c.kind.least, c.kind.most
-        if least is None:
+        if least is None or c.ways != _ALWAYS:
             continue
         form = forms[c.argument]
         if form is None:
@@ -173,7 +206,7 @@ def _outward(value: Fraction, side: float) -> float:
         return size if value > 0 else -size
 
 
-def _affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
+def affine_forms(graph: Graph) -> list[tuple[Fraction, Fraction] | None]:
     """For every node (a, b) if it is a u + b with rational coefficients, else None."""
     forms: list[tuple[Fraction, Fraction] | None] = []
     for node in graph.nodes:
@@ -200,7 +233,8 @@ def require_defined(graph: Graph, box: Box, continuous: bool = True) -> None:
     extended, found = conditions(graph, continuous)
     if not found:
         return
-    arguments = Graph(extended.nodes, tuple(c.argument for c in found))
+    guarded = sorted({u for c in found for way in c.ways for u, _ in way})
+    arguments = Graph(extended.nodes, (*(c.argument for c in found), *guarded))
     with precision(128):
         _look_for_violations(extended, arguments, found, box)
         _prove(extended, arguments, found, box)
@@ -228,40 +262,88 @@ def _at(box: Box, x: Array) -> str:
 
 
 def _look_for_violations(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
-    X = box.probe(512, np.random.default_rng(1))
+    samples = X = box.probe(512, np.random.default_rng(1))
     picks: set[int] = set()
-    for row in values_at(arguments, box.names, X).T:
+    seen = values_at(arguments, box.names, X).T
+    for row in seen:
         picks |= {int(np.argmin(np.where(np.isfinite(r), r, np.inf))) for r in (row, -row, np.abs(row))}
     X = X[sorted(picks)]
     env = {n: point_balls(X[:, k]) for k, n in enumerate(box.names)}
-    for c, value in zip(found, run(arguments, BallAlgebra(clip_sqrt=True), env), strict=True):
-        low, high = ball_ends(value, len(X))
+    rows = [ball_ends(value, len(X)) for value in run(arguments, BallAlgebra(clip_sqrt=True), env)]
+    for k, (c, (low, high)) in enumerate(zip(found, rows, strict=False)):
+        needed = ~_off(arguments, c, rows, len(found), surely=False)
+        low, high = np.where(needed, low, np.nan), np.where(needed, high, np.nan)
+        if c.kind.off_zero and c.ways == _ALWAYS and (low > 0).any() and (high < 0).any():
+            ends = [(X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])]
+            jumps = extended.nodes[c.at].op in JUMPS
+            if jumps:  # the largest jump of a few that are looked at
+                ends += zip(samples[seen[k] > 0][:_LOOKS], samples[seen[k] < 0][:_LOOKS], strict=False)
+            crossings = [_crossing(arguments, k, box, *pair) for pair in ends]
+            sizes = [_change(extended, box, *pair) if jumps else 0.0 for pair in crossings]
+            x, size = crossings[int(np.argmax(sizes))][0], max(sizes)
+            place = f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}"
+            raise InvalidRequest(place + (_jump(size) if jumps else _what(extended, c)))
         wrong = c.kind.fails(low, high)
         if wrong.any():
             x = X[int(np.argmax(wrong))]
             raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
-        if c.kind.off_zero and (low > 0).any() and (high < 0).any():
-            x = _zero_between(arguments, found.index(c), box, X[int(np.argmax(low > 0))], X[int(np.argmax(high < 0))])
-            raise InvalidRequest(
-                f"{_describe(extended, c)}, but it changes sign near {_at(box, x)}{_what(extended, c)}"
-            )
+        steps = np.nanmax(np.floor(low), initial=-np.inf), np.nanmin(np.floor(high), initial=np.inf)
+        if c.kind is BETWEEN and steps[0] > steps[1]:
+            x = X[int(np.nanargmax(low))]
+            raise InvalidRequest(f"{_describe(extended, c)}, but at {_at(box, x)} it does not{_what(extended, c)}")
+
+
+def _change(graph: Graph, box: Box, a: Array, b: Array) -> float:
+    """How much the outputs differ between two neighbours, seen from a little further away on both sides."""
+    X = np.clip(np.stack([a + 16 * (a - b), b - 16 * (a - b)]), box.low_array, box.high_array)
+    values = values_at(Graph(graph.nodes, graph.outputs), box.names, X)
+    return float(np.nan_to_num(np.abs(values[0] - values[1])).max())
+
+
+def _off(
+    arguments: Graph, c: Condition, rows: Sequence[tuple[Array, Array]], count: int, surely: bool
+) -> NDArray[np.bool_]:
+    """Where the condition is not needed: every way to it is proved closed, or (not `surely`) none is proved open.
+
+    The nodes of ways are the outputs of `arguments` from `count` on, with these ends; what is no such node is always
+    passed.
+    """
+    places = {node: k for k, node in enumerate(arguments.outputs) if k >= count}
+    out = np.ones(np.shape(rows[0][0]), dtype=bool)
+    for way in c.ways:
+        closed = np.zeros(out.shape, dtype=bool)
+        for node, positive in way:
+            if node in places:
+                low, high = rows[places[node]]
+                holds, fails = (low > 0, high <= 0) if positive else (high <= 0, low > 0)
+                closed |= fails if surely else ~holds
+        out &= closed
+    return out
 
 
 def _what(extended: Graph, c: Condition) -> str:
     """What the violation means for the user."""
-    op = extended.nodes[c.at].op
-    if op == "sign":
-        return ": a jump, which no continuous network follows in the sup norm; ask for norm=1 or norm=2 instead"
+    if extended.nodes[c.at].op in JUMPS:
+        return _jump(math.nan)
     return ": a pole inside the domain" if c.kind.off_zero else ": the target is not defined on the whole domain"
 
 
-def _zero_between(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> Array:
-    """A point near a sign change on the segment from a (positive) to b (negative), by float bisection."""
+def _jump(size: float) -> str:
+    """What it means that a condition changes there, where the target was seen to change by `size`."""
+    if size > 1e-9:
+        how = f": a jump by {size:.3g}"
+    else:
+        how = ": a jump" if math.isnan(size) else ": a jump, unless the pieces meet there, which was not found"
+    return f"{how}; no continuous network follows a jump in the sup norm; ask for norm=1 or norm=2, or for a band"
+
+
+def _crossing(arguments: Graph, which: int, box: Box, a: Array, b: Array) -> tuple[Array, Array]:
+    """Neighbours of a sign change on the segment from a (positive) to b (negative), by float bisection."""
     for _ in range(60):
         middle = (a + b) / 2
         value = values_at(arguments, box.names, middle[None])[0, which]
         a, b = (middle, b) if value > 0 else (a, middle)
-    return a
+    return a, b
 
 
 def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) -> None:
@@ -280,10 +362,11 @@ def _prove(extended: Graph, arguments: Graph, found: list[Condition], box: Box) 
         kept = np.ones(len(lows), dtype=bool)
         worst: Condition | None = None
         matter: set[str] = set()
-        for k, (c, value) in enumerate(zip(found, values, strict=True)):
+        rows = [ball_ends(value, len(lows)) for value in values]
+        for k, (c, ends) in enumerate(zip(found, rows, strict=False)):
             if settled[k]:
                 continue
-            good = c.kind.holds(*ball_ends(value, len(lows)))
+            good = c.kind.holds(*ends) | _off(arguments, c, rows, len(found), surely=True)
             if not good.all() and c.kind.closed:
                 good |= _holds_exactly(arguments, k, c.kind, names, lows, highs, ~good)
             if not good.all():

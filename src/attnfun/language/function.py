@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import Graph, Untraceable, parse, precision, trace
+from attnfun.language import BallAlgebra, Builder, Graph, Untraceable, parse, precision, run, trace
 from attnfun.language.arrays import values_at
 from attnfun.language.balls import values_at_point
+from attnfun.language.canonical import canonical
 from attnfun.language.domain import Array, Box, climbed
-from attnfun.language.enclosures import lower
+from attnfun.language.enclosures import abs_lowers, lower, point_balls
 from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import positive
+from attnfun.language.pieces import Lowered, lowered
 from attnfun.language.quadrants import by_quadrant
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
@@ -40,7 +42,8 @@ class Function(Target):
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
     the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
     has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself,
-    and so where the expression is a broken line of few vertices (`vertices`).
+    and so where the expression is a broken line of few vertices (`vertices`), or is made of pieces (`pieces`). With a
+    `band` δ it is asked for only where every argument of a sign is at least δ in size.
     """
 
     kind: ClassVar[str] = "function"
@@ -52,22 +55,69 @@ class Function(Target):
     call: Callable[[Array], Array] | None = None
     lipschitz: float | None = None
     source: Graph | None = None
+    band: float | None = None
 
     @classmethod
     def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
-        """The function that an expression means on a box: with its continuous extension, or as a broken line."""
+        """The function that an expression means on a box: its pieces joined, with its continuous extension, or as a
+        broken line.
+        """
         graph = by_quadrant(graph, box)
-        line = broken_line(graph, box)
-        if line is not None:
-            return cls(line, box, outputs, source=graph)
-        whole = extended(graph, box)
+        base = lowered(graph, box).graph
+        line = broken_line(base, box)
+        whole = extended(base, box) if line is None else line
         return cls(whole, box, outputs, source=None if whole is graph else graph)
+
+    @property
+    def pieces(self) -> Lowered:
+        """What was asked for with its pieces joined; `graph` continues that."""
+        assert self.expression is not None
+        return lowered(self.expression, self.box)
 
     @property
     def formula(self) -> Graph:
         """`graph`, where it is known to be an expression."""
         assert self.graph is not None
         return self.graph
+
+    def outside(self, band: Any) -> Function:
+        """The same function, asked for off a band about its jumps."""
+        found = None if self.graph is None else replace(self, band=positive("band", band))
+        why = f"band={band!r:.30}: only an expression that jumps has one, and {self.text[:100]} does not"
+        if found is None or not found.arguments:
+            raise InvalidRequest(why)
+        return found
+
+    @cached_property
+    def left_out(self) -> str:  # type: ignore[override]
+        """The band, in words."""
+        if self.band is None:
+            return ""
+        texts = [argument.text(argument.outputs[0], 60) for argument in self.arguments]
+        if len(texts) > 4:
+            return f"|u| < {self.band:g} for u = {texts[0]} and the {len(texts) - 1} other arguments at which it jumps"
+        return " or ".join(f"|{text}| < {self.band:g}" for text in texts)
+
+    @cached_property
+    def arguments(self) -> tuple[Graph, ...]:
+        """Where they vanish it may jump, or have a value of its own: the arguments of its signs, and others."""
+        nodes = self.formula.nodes
+        found = [self.formula.reachable((n.args[0],)) for n in nodes if n.op == "sign"]
+        for point in self.pieces.points if self.source is not None else ():
+            build = Builder()
+            (w,) = (build.copy(point.coordinate.nodes)[o] for o in point.coordinate.outputs)
+            found.append(build.graph([build.apply("sub", w, build.const(point.at))]))
+        return tuple({_size(argument): argument for argument in reversed(found)}.values())[::-1]
+
+    def off_band(self, X: Array) -> Array:
+        """(n,) at which of the points (n, d) every argument of a sign is proved to be at least the band in size."""
+        kept = np.ones(len(X), dtype=bool)
+        if self.band is not None:
+            env = {n: point_balls(X[:, k]) for k, n in enumerate(self.box.names)}
+            for argument in self.arguments:
+                value = np.asarray(run(argument, BallAlgebra(clip_sqrt=True), env)[0], dtype=object)
+                kept &= np.broadcast_to(abs_lowers(value), (len(X),)) >= self.band
+        return kept
 
     @property
     def expression(self) -> Graph | None:
@@ -176,12 +226,14 @@ class Function(Target):
 
     def same(self, other: Target) -> bool:
         same = isinstance(other, Function) and other.box == self.box and other.text == self.text
+        same = same and other.left_out == self.left_out
         return same and isinstance(other, Function) and len(other.outputs) == len(self.outputs)
 
     def exact(self, X: Array) -> Array:
         known = self.graph is not None or self.call is not None
         require(known, "the target is a Python function that is not in the file; pass it as target")
-        return self.values(X)
+        values = self.values(X)
+        return values if self.band is None else np.where(self.off_band(X)[:, None], values, np.nan)
 
     def against(self, given: Any) -> Function:
         if self.graph is not None:
@@ -231,7 +283,8 @@ class Function(Target):
             return self.call(X)
         if self._dense is not None:
             return self._dense.values(X)
-        return values_at(self.graph, self.box.names, X)
+        joined = self.source is not None and self.graph == self.pieces.graph  # at a jump it has its own value
+        return values_at(self.source if joined and self.source is not None else self.graph, self.box.names, X)
 
     @cached_property
     def _dense(self) -> Dense | None:
@@ -250,7 +303,8 @@ class Function(Target):
         else:
             graph = self.source or self.graph
             own = {"kind": "function", "graph": graph.to_json(), "text": self.text}
-        return own | {"outputs": list(self.outputs), "domain": self.box.text}
+        own |= {"outputs": list(self.outputs), "domain": self.box.text}
+        return own if self.band is None else own | {"band": self.band}
 
     @classmethod
     def from_json(cls, data: Any) -> Function:
@@ -269,7 +323,15 @@ class Function(Target):
         graph = Graph.from_json(data.get("graph"))
         if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):
             raise DamagedFile("the file's target does not fit its domain or its outputs")
-        return cls.of(graph, box, tuple(names))
+        function = cls.of(graph, box, tuple(names))
+        return function.outside(data["band"]) if "band" in data else function
+
+
+def _size(graph: Graph) -> Graph:
+    """|f|, the same for f and −f."""
+    build = Builder()
+    at = build.copy(graph.nodes)
+    return canonical(build.graph([build.apply("abs", at[o]) for o in graph.outputs]))
 
 
 def _opaque(target: Any) -> Any:

@@ -6,7 +6,8 @@ and b in the box, kinks included: at abs, relu, max, min it is the hull of the b
 Over plain arrays one branch is taken (at a tie the second argument's; 0 for abs and relu).
 
 A partial that is None, or missing at the end of the tuple, is exactly 0. Failure mode: sqrt, log, asin, x**p ... at an
-end of their domain, and sign at 0, have non-finite partials while the value may be finite: test value and partials.
+end of their domain, and sign, floor, round and where at a jump, have non-finite partials while the value may be
+finite: test value and partials.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
     def paired(self, value: T, x: Dual[T], y: Dual[T], rule: Callable[[T | None, T | None], T | None]) -> Dual[T]:
         return Dual(value, tuple(rule(p, q) for p, q in zip_longest(x.partials, y.partials)))
 
-    def _sum(self, x: T | None, y: T | None) -> T | None:
+    def sum(self, x: T | None, y: T | None) -> T | None:
         if x is None:
             return y
         return x if y is None else self.base.add(x, y)
@@ -99,7 +100,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         return Dual(self.base.neg(x.value), tuple(None if p is None else self.base.neg(p) for p in x.partials))
 
     def add(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
-        return self.paired(self.base.add(x.value, y.value), x, y, self._sum)
+        return self.paired(self.base.add(x.value, y.value), x, y, self.sum)
 
     def sub(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -118,7 +119,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
             return None if p is None else base.mul(a, p)
 
         value = base.mul(x.value, y.value)
-        return self.paired(value, x, y, lambda p, q: self._sum(times(y.value, p), times(x.value, q)))
+        return self.paired(value, x, y, lambda p, q: self.sum(times(y.value, p), times(x.value, q)))
 
     def div(self, x: Dual[T], y: Dual[T]) -> Dual[T]:
         base = self.base
@@ -150,7 +151,7 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         value = base.pow(x.value, y.value)
         by_base = self.chain(x, value, lambda: base.mul(y.value, base.pow(x.value, base.sub(y.value, self._c(1)))))
         by_exponent = self.chain(y, value, lambda: base.mul(value, base.log(x.value)))
-        return self.paired(value, by_base, by_exponent, self._sum)
+        return self.paired(value, by_base, by_exponent, self.sum)
 
     def ratio(self, x: Dual[T], quotient: Ratio) -> Dual[T]:
         j = quotient.derivative + 1  # (h_j)' = (j+1) h_{j+1}

@@ -9,6 +9,7 @@ operations are therefore equal as values.
     unary    neg, powi (value: int), powr (value: Fraction that is no integer), and those of `operations`, of which
              some carry a whole number: jv(n, x)
     binary   add sub mul div, pow (x**y with a y that is no rational constant), and those of `operations`: max min
+    ternary  where (u, a, b): a where u > 0, b where u <= 0
     derived  ratio (value: Ratio), a quotient continued to a point where both sides vanish; unary, never read or written
 
 Failure modes: a constant outside [1e-300, 1e300], a division by the constant zero, an exponent above 1000 or a graph
@@ -24,7 +25,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial, reduce
-from math import log
+from math import floor, log
 from typing import Any, Final
 
 from attnfun.errors import DamagedFile, InvalidRequest
@@ -34,10 +35,12 @@ from attnfun.language.operations import OPERATIONS
 FUNCTIONS: Final = tuple(name for name, entry in OPERATIONS.items() if entry.arity == 1)
 NULLARY: Final = frozenset({"const", "var", "pi", "e"})
 UNARY: Final = frozenset({"neg", "powi", "powr", "ratio", *FUNCTIONS})
-BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", *(set(OPERATIONS) - set(FUNCTIONS))})
+BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", *(n for n, op in OPERATIONS.items() if op.arity == 2)})
+TERNARY: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.arity == 3)
+JUMPS: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.needs and entry.needs.continuity)
 NOT_ANALYTIC: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.rectangle is None)
 PARTIAL: Final = frozenset({"powr", "pow", "ratio", *(name for name, entry in OPERATIONS.items() if entry.needs)})
-OPS: Final = (NULLARY | UNARY | BINARY) - {"ratio"}
+OPS: Final = (NULLARY | UNARY | BINARY | TERNARY) - {"ratio"}
 
 MAX_NODES: Final = 200_000
 MAX_OUTPUTS: Final = 1_000
@@ -235,7 +238,7 @@ class Graph(Brief):
             if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
                 raise bad(f"row {i} is no operation")
             op: str = row[0]
-            arity = 0 if op in NULLARY else 1 if op in UNARY else 2
+            arity = arity_of(op)
             has_value = op in ("const", "var", "powi", "powr") or op in _WHOLE
             if len(row) != 1 + (arity > 0) + has_value:
                 raise bad(f"row {i} ({op}) has the wrong length")
@@ -313,6 +316,8 @@ class Builder:
             return self._store(Node(op, args, value))
         if op == "div" and constants[1] == 0:
             raise InvalidRequest("division by zero")
+        if op == "where":
+            return self._where(*args)
         known = [constant for constant in constants if constant is not None]
         if args and len(known) == len(args):
             folded = _fold(op, known)
@@ -368,6 +373,18 @@ class Builder:
             if node.op in PARTIAL or divides or not self._partial.isdisjoint(node.args):
                 self._partial.add(index)
         return index
+
+    def _where(self, u: int, a: int, b: int) -> int:
+        """where(u, a, b); one of the two where u is a constant or both are the same, and none of u within a and b."""
+        known = self._constant(u)
+        first, second = self._nodes[a], self._nodes[b]
+        if first.op == "where" and first.args[0] == u:
+            a = first.args[1]
+        if second.op == "where" and second.args[0] == u:
+            b = second.args[2]
+        if known is not None:
+            return a if known > 0 else b
+        return a if a == b else self._store(Node("where", (u, a, b)))
 
     def _extreme(self, op: str, a: int, b: int) -> int:
         """max or min with every argument of nested ones once: max(max(x, y), x) is max(x, y), max(x, min(x, y)) is x.
@@ -459,8 +476,13 @@ def _check_constant(value: Fraction) -> None:
         raise InvalidRequest(OUT_OF_RANGE)
 
 
+def arity_of(op: str) -> int:
+    """How many arguments the operation has; -1 of a name that is none."""
+    return next((n for n, ops in enumerate((NULLARY, UNARY, BINARY, TERNARY)) if op in ops), -1)
+
+
 def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> None:
-    arity = 0 if op in NULLARY else 1 if op in UNARY else 2 if op in BINARY else -1
+    arity = arity_of(op)
     if arity < 0:
         raise ValueError(f"unknown operation {op!r}")
     if len(args) != arity or (args and not 0 <= min(args) <= max(args) < count):
@@ -482,6 +504,8 @@ def rational(op: str, values: Sequence[Fraction]) -> Fraction:
 
 def _fold(op: str, values: list[Fraction]) -> Fraction | None:
     """The exact result, or None where the operation is not rational or the result would pass MAX_BITS."""
+    if op in ("floor", "round"):
+        return Fraction(floor(values[0]) if op == "floor" else round(values[0]))
     if op not in ("neg", "add", "sub", "mul", "div"):
         return None
     result = rational(op, values)
@@ -542,12 +566,25 @@ def _text(nodes: Sequence[Node], index: int, limit: int) -> str:
         elif op in _INFIX:
             sign, precedence, left, right = _INFIX[op]
             text = side(args[0], left) + sign + side(args[1], right)
+        elif op == "where":
+            branches = ", ".join(texts[arg][0] for arg in args[1:])
+            text, precedence = f"where({_condition(nodes, args[0], texts)}, {branches})", _ATOM
         else:
             whole = [] if node.value is None else [str(node.value)]
             text, precedence = f"{op}({', '.join([*whole, *(texts[arg][0] for arg in args)])})", _ATOM
         texts[i] = (text[: limit + 1], precedence)
     text = texts[index][0]
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
+
+
+def _condition(nodes: Sequence[Node], u: int, texts: Mapping[int, tuple[str, int]]) -> str:
+    """u > 0 as a person would write it: a difference as a comparison of its sides, with a constant on the right."""
+    node = nodes[u]
+    if node.op != "sub":
+        return f"{texts[u][0]} > 0"
+    left, right = node.args
+    constant = nodes[left].op == "const"
+    return f"{texts[right][0]} < {texts[left][0]}" if constant else f"{texts[left][0]} > {texts[right][0]}"
 
 
 def number_text(value: Fraction, digits: int = 18) -> tuple[str, int]:

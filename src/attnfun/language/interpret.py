@@ -18,7 +18,7 @@ static: Callable[[Any], Any] = staticmethod  # of a function of any kind, NumPy'
 
 
 class NotAnalytic(AttnfunError):
-    """An operation without a complex derivative (abs, sign, max, min, relu) was asked of complex values."""
+    """An operation without a complex derivative (abs, max, where, ...) was asked of complex values."""
 
 
 def not_analytic(op: str) -> Callable[..., Any]:
@@ -98,8 +98,10 @@ def step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[
         method: Any = getattr(algebra, op)
         if len(args) == 2:
             result = method(values[args[0]], values[args[1]])
+        elif len(args) == 1:
+            result = method(values[args[0]])
         else:
-            result = method(values[args[0]]) if args else method()
+            result = method(*(values[arg] for arg in args))
         return result
     if op == "var":
         try:

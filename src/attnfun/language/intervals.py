@@ -5,7 +5,7 @@
 | + - * / sqrt, integer powers | IEEE rounding to nearest, one `nextafter` outward (none where the sum is exact) |
 | exp log sin cos tan ... x**p | NumPy's value, LIBM_ULPS units in the last place outward, and one more |
 | erf | SciPy's value, ERF_ULPS units outward |
-| abs max min relu sign | exact |
+| abs max min relu sign floor round where | exact |
 
 **Hypothesis** (say it wherever a bound rests on this file): NumPy's elementary functions err by at most LIBM_ULPS = 4
 units in the last place, SciPy's erf by at most ERF_ULPS = 8. Everything else is proved from IEEE arithmetic.

@@ -3,7 +3,8 @@
     numbers   exact: 0.1 is 1/10, read from the text and not from the double
     names     a name of the domain is a variable, whatever it is called (e, pi, I, gamma); else pi and e are constants;
               a name followed by "(" is a function: gamma may be both
-    + - * / **, unary minus, brackets, and calls of CALLS
+    + - * / ** // %, unary minus, brackets, and calls of CALLS
+    < <= > >= == !=, also a < x < b; and, or, not, or & | ~ with brackets around comparisons; a if c else b
 
 The scan comes first and accepts exactly the sentences of this small grammar, so Python's own parser, which may be slow
 or run out of stack on hostile text, sees only short, shallow and correct input.
@@ -18,13 +19,26 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
+from itertools import pairwise
 from typing import Final, NoReturn
 
 from attnfun.errors import InvalidRequest, require
 from attnfun.language.graph import MAX_NODES, MAX_OUTPUTS, OUT_OF_RANGE, Builder, Graph, is_name, shown
 from attnfun.language.operations import CALLED
 from attnfun.language.operations.entry import Derived
+from attnfun.language.truth import (
+    both,
+    ceiling,
+    chosen,
+    compared,
+    either,
+    floor_divided,
+    heaviside,
+    negated,
+    remainder,
+    truncated,
+)
 
 MAX_CHARACTERS: Final = 20_000
 MAX_DEPTH: Final = 200  # of brackets, of signs in a row, of powers of powers; Python's tokenizer has the same limit
@@ -32,29 +46,43 @@ MAX_TERMS: Final = 5_000  # numbers, names, operators and calls
 MAX_HEIGHT: Final = 800  # of the syntax tree; a sum of n terms has height n, and Python's own parser recurses over it
 MAX_DIGITS: Final = 400
 
-_MANY: Final[Mapping[str, tuple[int, int]]] = {"max": (2, MAX_TERMS), "min": (2, MAX_TERMS), "clip": (3, 3)}
-CALLS: Final = (*CALLED, "clip")
+_MANY: Final[Mapping[str, tuple[int, int]]] = {
+    **{"max": (2, MAX_TERMS), "min": (2, MAX_TERMS), "clip": (3, 3)},
+    **{"where": (3, 3), "heaviside": (2, 2), "ceil": (1, 1), "trunc": (1, 1)},
+}
+_MADE: Final[Mapping[str, Callable[..., int]]] = {
+    "where": chosen, "heaviside": heaviside, "ceil": ceiling, "trunc": truncated,
+}  # fmt: skip
+CALLS: Final = tuple(dict.fromkeys((*CALLED, *_MANY)))
 CONSTANTS: Final = ("pi", "e")
 
 _TOKEN: Final = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z_0-9]*)"
-    r"|(?P<operator>\*\*|//|[-+*/])|(?P<open>\()|(?P<close>\))|(?P<comma>,)|(?P<space> +)"
+    r"|(?P<operator>\*\*|//|[<>=!]=|[-+*/%<>&|~])|(?P<open>\()|(?P<close>\))|(?P<comma>,)|(?P<space> +)"
 )
 _SPACES: Final = str.maketrans("\t\n\r\f\v", "     ")
+_WORDS: Final = frozenset({"and", "or", "not", "if", "else"})
+_PREFIXES: Final = frozenset({"+", "-", "~", "not"})
+_OPENERS: Final = frozenset({"", "(", ",", "and", "or", "not", "if", "else"})  # a `not` stands after these alone
 _OPERATORS: Final[Mapping[type[ast.operator], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",
+}  # fmt: skip
+_COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
+    ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+_MADE_OF_TWO: Final[Mapping[type[ast.AST], Callable[[Builder, int, int], int]]] = {
+    ast.Mod: remainder, ast.FloorDiv: floor_divided,
+    ast.BitAnd: both, ast.And: both, ast.BitOr: either, ast.Or: either,
 }  # fmt: skip
 _HINTS: Final[Mapping[str, str]] = {
     "^": "; powers are written x**2",
     ".": "; attributes are not part of an expression",
     "[": "; there is no indexing",
     "{": "; only round brackets group",
-    "=": "; an expression has no = in it",
+    "=": "; an expression has no = in it, and equality is written ==",
+    "!": "; not is written not, or ~",
     "'": "; there are no strings",
     '"': "; there are no strings",
-    "%": "; there is no remainder",
-    "<": "; there are no comparisons",
-    ">": "; there are no comparisons",
 }
 
 
@@ -111,13 +139,15 @@ class _Bracket:
     at: int
     call: bool
     operators: int = 0
-    prefixes: int = 0  # signs and ** since the last + - * /: what nests to the right
+    prefixes: int = 0  # signs, ** and not since the last + - * /: what nests to the right
+    elses: int = 0  # what nests to the right until the argument ends
+    waits: int | None = None  # where an `if` stands that has no `else` yet
     inside: int = 0
     height: int = 0
 
     def end_argument(self) -> None:
         self.height = max(self.height, self.operators + self.inside)
-        self.operators = self.prefixes = self.inside = 0
+        self.operators = self.prefixes = self.inside = self.elses = 0
 
 
 def _scan(source: str) -> _Scan:
@@ -129,17 +159,21 @@ def _scan(source: str) -> _Scan:
     depth, terms, at = 0, 0, 0
     operand = True  # whether a number, a name, a sign or an opening bracket must come next
     called = False  # whether the token before was a name, so that a bracket is a call
+    before = ""  # the token before
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             _refuse(source, at, f"the character {text[at]!a} has no meaning here{_HINTS.get(text[at], '')}")
         kind, token, top = str(match.lastgroup), match.group(), stack[-1]
+        kind = "operator" if token in _WORDS else kind
         terms += kind in ("number", "name", "operator")
         if kind in ("number", "name") or (kind == "open" and not called):
             if not operand:
                 _refuse(source, at, f"an operator is missing before {shown(token, 30)}")
         elif kind in ("close", "comma") and operand:
             _refuse(source, at, f"something is missing before '{token}'")
+        elif kind in ("close", "comma") and top.waits is not None:
+            _refuse(source, top.waits, "this 'if' has no 'else'; a choice is written a if x > 0 else b")
         if kind == "number":
             numbers[at] = _number(source, at, token)
             operand = False
@@ -148,12 +182,23 @@ def _scan(source: str) -> _Scan:
                 _refuse(source, at, f"'{token}' is a word of the Python language, not a name")
             operand = False
         elif kind == "operator":
-            sign = operand and token in "+-"
-            if token == "//" or (operand and not sign):
-                _refuse(source, at, f"something is missing before '{token}'" if operand else "there is no '//'; use /")
-            before = top.prefixes
+            sign = operand and token in _PREFIXES and (token != "not" or before in _OPENERS)
+            if operand and not sign:
+                _refuse(source, at, f"something is missing before '{token}'")
+            if not operand and token in ("not", "~"):
+                _refuse(source, at, f"an operator is missing before '{token}'")
+            if token in ("if", "else"):
+                if (token == "if") != (top.waits is None):
+                    why = (
+                        "there is an 'if' already that has no 'else'" if token == "if" else "there is no 'if' before it"
+                    )
+                    _refuse(source, at, f"{why}; a choice is written a if x > 0 else b")
+                top.waits = at if token == "if" else None
+                top.elses += 1
+                depth += 1
+            prefixes = top.prefixes
             top.prefixes = top.prefixes + 1 if sign or token == "**" else 0
-            depth += top.prefixes - before
+            depth += top.prefixes - prefixes
             top.operators += 1
             operand = True
         elif kind == "open":
@@ -163,14 +208,14 @@ def _scan(source: str) -> _Scan:
         elif kind == "close":
             if len(stack) == 1:
                 _refuse(source, at, "this bracket was never opened")
-            depth -= 1 + top.prefixes
+            depth -= 1 + top.prefixes + top.elses
             top.end_argument()
             stack.pop()
             stack[-1].inside = max(stack[-1].inside, top.height + 1)
         elif kind == "comma":
             if not top.call:
                 _refuse(source, at, "a comma stands between arguments only; several outputs are a list of expressions")
-            depth -= top.prefixes
+            depth -= top.prefixes + top.elses
             top.end_argument()
             operand = True
         if depth >= MAX_DEPTH:
@@ -180,11 +225,14 @@ def _scan(source: str) -> _Scan:
         if stack[-1].operators + stack[-1].inside > MAX_HEIGHT:
             _refuse(source, at, f"more than {MAX_HEIGHT} operators in a row; put brackets around parts of it")
         called = kind == "name" or (called and kind == "space")
+        before = before if kind == "space" else token
         at = match.end()
     if len(stack) > 1:
         _refuse(source, stack[-1].at, "this bracket is never closed")
     if operand:
         _refuse(source, len(text), "the expression ends too early" if terms else "there is no expression")
+    if stack[0].waits is not None:
+        _refuse(source, stack[0].waits, "this 'if' has no 'else'; a choice is written a if x > 0 else b")
     return _Scan(text, numbers, terms)
 
 
@@ -219,6 +267,12 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, cal
         order.append(node)
         if isinstance(node, ast.BinOp):
             stack += (node.left, node.right)
+        elif isinstance(node, ast.Compare):
+            stack += (node.left, *node.comparators)
+        elif isinstance(node, ast.BoolOp):
+            stack += node.values
+        elif isinstance(node, ast.IfExp):
+            stack += (node.test, node.body, node.orelse)
         elif isinstance(node, ast.UnaryOp):
             stack.append(node.operand)
         elif isinstance(node, ast.Call):
@@ -239,6 +293,19 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, cal
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             operand = built[node.operand]
             return builder.apply("neg", operand) if isinstance(node.op, ast.USub) else operand
+        if isinstance(node, ast.UnaryOp):
+            return negated(builder, built[node.operand])
+        if isinstance(node, ast.Compare):
+            sides = pairwise([built[side] for side in (node.left, *node.comparators)])
+            signs = (_COMPARISONS[type(op)] for op in node.ops)
+            truths = (compared(builder, sign, x, y) for sign, (x, y) in zip(signs, sides, strict=True))
+            return reduce(partial(both, builder), truths)
+        if isinstance(node, ast.BoolOp):
+            return reduce(partial(_MADE_OF_TWO[type(node.op)], builder), [built[value] for value in node.values])
+        if isinstance(node, ast.IfExp):
+            return chosen(builder, built[node.test], built[node.body], built[node.orelse])
+        if isinstance(node, ast.BinOp) and type(node.op) in _MADE_OF_TWO:
+            return _MADE_OF_TWO[type(node.op)](builder, built[node.left], built[node.right])
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
             return builder.apply(_OPERATORS[type(node.op)], built[node.left], built[node.right])
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
@@ -254,7 +321,7 @@ def _build(source: str, scan: _Scan, names: Sequence[str], builder: Builder, cal
         except InvalidRequest as error:
             if error.column is not None:
                 raise
-            if isinstance(node, ast.BinOp):
+            if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
                 at = shift + node.right.col_offset
             _refuse(source, at, str(error))
     return built[root]
@@ -269,6 +336,8 @@ def _call(name: str, args: list[int], at: int, source: str, names: Sequence[str]
     if not least <= len(args) <= most:
         wanted = f"{least} argument{'s' if least > 1 else ''}" if least == most else f"{least} or more arguments"
         _refuse(source, at, f"{name} takes {wanted}, not {len(args)}")
+    if name in _MADE:
+        return _MADE[name](builder, *args)
     if name == "clip":
         return builder.apply("min", builder.apply("max", args[0], args[1]), args[2])
     if name in _MANY:
@@ -280,6 +349,9 @@ def _call(name: str, args: list[int], at: int, source: str, names: Sequence[str]
 
 
 def arity(name: str) -> int:
+    """How many arguments a call has at least."""
+    if name in _MANY:
+        return _MANY[name][0]
     entry = CALLED[name]
     return len(entry.arguments) if isinstance(entry, Derived) else entry.arity + entry.whole
 

@@ -111,7 +111,8 @@ def _falling_powers(c: Ball, p: Fraction | int, n: int) -> list[Ball]:
 class SeriesAlgebra(Algebra[Series]):
     """The operations of the expression language on power series of `order` coefficients, balls of a `field`.
 
-    abs, relu, max, min, sign take the branch that the constant coefficients (balls) prove, and raise Kink otherwise.
+    abs, relu, max, min, sign, floor, round, where take the branch that the constant coefficients (balls) prove, and
+    raise Kink otherwise.
     """
 
     def __init__(self, order: int, field: Field = REAL) -> None:

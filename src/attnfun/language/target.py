@@ -43,6 +43,8 @@ class Target(Brief):
     """What eps may be about: "sup", "lp", "relative" (a fraction of a range), "mean square"."""
     draws_what: ClassVar[str] = "points"
     """What `draw` draws, in the plural."""
+    left_out: str = ""
+    """Of which inputs nothing is asked, in words: the band about the jumps of a target, where it has one."""
 
     if TYPE_CHECKING:  # properties or fields of the classes; a dataclass would take an inherited property for a default
 

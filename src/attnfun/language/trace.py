@@ -1,12 +1,13 @@
 """An ordinary NumPy function to a graph: it is called once, on stand-ins that write down what is done to them.
 
-    operators + - * / ** abs, the ufuncs of UFUNCS (SciPy's that the language has), np.clip, sums and norms of a vector
+    operators + - * / ** // % abs, the ufuncs of UFUNCS (SciPy's that the language has), np.clip, sums and norms of a
+    vector, comparisons and & | ^ ~ of them, np.where, np.piecewise, np.select, floor, ceil, round
 
 A float in the function is the exact rational of that double (np.pi is a rational, 1.2e-16 away from π). The graph is
 what the function did on this one call: a function that draws random numbers, counts its calls or asks for the type of
 its argument may do something else the next time, so the caller compares both at points.
 
-Failure mode: `Untraceable` with the reason, for whatever needs a number (if, float(), comparisons, indices) or has no
+Failure mode: `Untraceable` with the reason, for whatever needs a number (if, float(), indices) or has no
 operation in the language.
 """
 
@@ -25,6 +26,19 @@ from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.language.graph import MAX_OUTPUTS, Builder, Graph, shown
 from attnfun.language.operations import TRACED
 from attnfun.language.parse import written
+from attnfun.language.truth import (
+    COMPARISONS,
+    both,
+    ceiling,
+    chosen,
+    compared,
+    either,
+    floor_divided,
+    heaviside,
+    negated,
+    remainder,
+    truncated,
+)
 
 
 class Untraceable(AttnfunError):
@@ -124,7 +138,27 @@ def _no_number(what: str) -> Callable[..., Any]:
     return method
 
 
-def _operator(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+Made = Callable[..., int]
+"""What stands for an operation where there is none of that name: builder and nodes to a node."""
+
+_COMPARED: Final[Mapping[str, Made]] = {
+    sign: lambda build, x, y, sign=sign: compared(build, sign, x, y) for sign in COMPARISONS
+}
+
+
+def _one_of_two(build: Builder, c: int, d: int) -> int:
+    return chosen(build, c, negated(build, d), d)
+
+
+def _cut_remainder(build: Builder, x: int, y: int) -> int:
+    """NumPy's fmod, with the sign of x."""
+    return build.apply("sub", x, build.apply("mul", y, truncated(build, build.apply("div", x, y))))
+
+
+_TRUTHS: Final = frozenset({*_COMPARED.values(), both, either, negated, _one_of_two})
+
+
+def _operator(op: str | Made) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     """The methods of x op y and y op x."""
     return lambda self, other: self._apply(op, self, other), lambda self, other: self._apply(op, other, self)
 
@@ -134,7 +168,7 @@ class _Stand:
 
     __slots__ = ()
 
-    def _apply(self, op: str, *args: Any) -> Any:
+    def _apply(self, op: str | Made, *args: Any) -> Any:
         raise NotImplementedError
 
     __add__, __radd__ = _operator("add")
@@ -142,6 +176,40 @@ class _Stand:
     __mul__, __rmul__ = _operator("mul")
     __truediv__, __rtruediv__ = _operator("div")
     __pow__, __rpow__ = _operator("pow")
+    __mod__, __rmod__ = _operator(remainder)
+    __floordiv__, __rfloordiv__ = _operator(floor_divided)
+    __and__, __rand__ = _operator(both)
+    __or__, __ror__ = _operator(either)
+    __xor__, __rxor__ = _operator(_one_of_two)
+    __gt__, __lt__ = _operator(_COMPARED[">"])[0], _operator(_COMPARED["<"])[0]
+    __ge__, __le__ = _operator(_COMPARED[">="])[0], _operator(_COMPARED["<="])[0]
+    __eq__, __ne__ = _operator(_COMPARED["=="])[0], _operator(_COMPARED["!="])[0]  # type: ignore[assignment]
+
+    def __invert__(self) -> Any:
+        return self._apply(negated, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __floor__(self) -> Any:
+        return self._apply("floor", self)
+
+    def __ceil__(self) -> Any:
+        return self._apply(ceiling, self)
+
+    def __trunc__(self) -> Any:
+        return self._apply(truncated, self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return _round(self, 0 if digits is None else digits)
+
+    def round(self, decimals: int = 0) -> Any:
+        return _round(self, decimals)
+
+    def astype(self, dtype: Any) -> Any:
+        """The same numbers; truth values as numbers."""
+        _follow(np.dtype(dtype).kind == "f", f"the function turns a value into {shown(dtype)}")
+        return self._apply("add", 0, self)
 
     def __neg__(self) -> Any:
         return self._apply("neg", self)
@@ -152,15 +220,11 @@ class _Stand:
     def __abs__(self) -> Any:
         return self._apply("abs", self)
 
-    __bool__ = _no_number("branches on a value (if, and, or, while)")
+    __bool__ = _no_number("branches on a value (if, and, or, while; np.where and & | ~ are followed)")
     __float__ = _no_number("turns a value into a float")
     __int__ = _no_number("turns a value into an int")
     __complex__ = _no_number("turns a value into a complex number")
     __index__ = _no_number("uses a value as an index")
-    __round__ = __trunc__ = __floor__ = __ceil__ = _no_number("rounds a value")
-    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = _no_number("takes a remainder")
-    __lt__ = __le__ = __gt__ = __ge__ = _no_number("compares values")
-    __eq__ = __ne__ = _no_number("compares values")
     __hash__ = object.__hash__
 
     def __getattr__(self, name: str) -> Any:
@@ -208,14 +272,24 @@ class Tracer(_Stand):
         self.builder = builder
         self.index = index
 
-    def _apply(self, op: str, *args: Any) -> Any:
+    def _apply(self, op: str | Made, *args: Any) -> Any:
         vector = next((arg for arg in args if isinstance(arg, TracerVector)), None)
         if vector is not None:
             return vector._apply(op, *args)
+        joined = op in ("add", "sub", "neg") and all(isinstance(arg, Truth | bool | np.bool_) for arg in args)
+        _follow(not joined, "the function adds or negates truth values; np.where(c, 1, 0) makes numbers of them")
+        build, kind = self.builder, Truth if op in _TRUTHS else Tracer
         try:
-            return Tracer(self.builder, written(self.builder, op, [_index(self.builder, arg) for arg in args]))
+            nodes = [_index(build, arg) for arg in args]
+            return kind(build, written(build, op, nodes) if isinstance(op, str) else op(build, *nodes))
         except InvalidRequest as error:
             raise Untraceable(f"the function cannot be traced: {error}") from None
+
+
+class Truth(Tracer):
+    """The stand-in of a truth value."""
+
+    __slots__ = ()
 
 
 class TracerVector(_Stand):
@@ -263,7 +337,7 @@ class TracerVector(_Stand):
     def __rmatmul__(self, other: Any) -> Any:
         return _inner(other, self)
 
-    def _apply(self, op: str, *args: Any) -> Any:
+    def _apply(self, op: str | Made, *args: Any) -> Any:
         columns = [_column(arg, len(self.items)) for arg in args]
         return TracerVector([self.items[0]._apply(op, *row) for row in zip(*columns)])
 
@@ -327,6 +401,54 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return result if high is None else stand._apply("min", result, high)
 
 
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    stand = next(item for item in (condition, x, y) if isinstance(item, _Stand))
+    return stand._apply(chosen, condition, x, y)
+
+
+def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """The choice of the first condition that holds."""
+    _follow(len(condlist) == len(choicelist) > 0, "np.select needs as many choices as conditions")
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = _where(condition, choice, result)
+    return result
+
+
+def _piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **options: Any) -> Any:
+    """The function of the last condition that holds; one function more is for where none does."""
+    conditions = list(condlist) if isinstance(condlist, list | tuple) else [condlist]
+    more = len(funclist) - len(conditions)
+    _follow(more in (0, 1), "np.piecewise needs as many functions as conditions, or one more")
+    values = [f(x, *args, **options) if callable(f) else f for f in funclist]
+    result = values[-1] if more else 0
+    for condition, value in zip(conditions, values, strict=False):
+        result = _where(condition, value, result)
+    return result
+
+
+def _round(a: Any, decimals: int = 0) -> Any:
+    whole = isinstance(decimals, int | np.integer)
+    _follow(whole, f"the function rounds to a number of digits of type {type(decimals).__name__}")
+    if decimals == 0:
+        return a._apply("round", a)
+    scale = 10 ** abs(int(decimals))
+    up, down = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return a._apply(down, a._apply("round", a._apply(up, a, scale)), scale)
+
+
+def _through(made: Made) -> Callable[..., Any]:
+    return lambda apply, *args: apply(made, *args)
+
+
+_COMPARISON_NAMES: Final = {
+    "greater": ">", "less": "<", "greater_equal": ">=", "less_equal": "<=", "equal": "==", "not_equal": "!=",
+}  # fmt: skip
+_MADE_NAMES: Final[Mapping[str, Made]] = {
+    "logical_and": both, "logical_or": either, "logical_not": negated, "logical_xor": _one_of_two, "bitwise_and": both,
+    "bitwise_or": either, "bitwise_xor": _one_of_two, "invert": negated, "ceil": ceiling, "trunc": truncated,
+    "heaviside": heaviside, "remainder": remainder, "fmod": _cut_remainder, "floor_divide": floor_divided,
+}  # fmt: skip
 Rule = str | Callable[..., Any]
 UFUNCS: Final[Mapping[str, Rule]] = {
     **{name: entry.name for name, entry in TRACED.items()},
@@ -335,9 +457,16 @@ UFUNCS: Final[Mapping[str, Rule]] = {
     "positive": lambda apply, x: x,
     "square": lambda apply, x: apply("pow", x, 2),
     "reciprocal": lambda apply, x: apply("div", 1, x),
+    **{name: _through(_COMPARED[sign]) for name, sign in _COMPARISON_NAMES.items()},
+    **{name: _through(made) for name, made in _MADE_NAMES.items()},
 }
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "clip": _clip,
+    "where": _where,
+    "select": _select,
+    "piecewise": _piecewise,
+    "fix": lambda x: x._apply(truncated, x),
+    **{name: _round for name in ("round", "around", "round_")},
     "sum": lambda a, axis=None: _reduce("add", a, axis),
     "prod": lambda a, axis=None: _reduce("mul", a, axis),
     "max": lambda a, axis=None: _reduce("max", a, axis),

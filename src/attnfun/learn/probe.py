@@ -173,4 +173,6 @@ def sampled(target: Target, weights: Any, construction: str = "learned") -> Cert
     point = len(seen.inputs) == 1 and isinstance(first, np.ndarray) and first.ndim == 2 and math.isinf(norm)
     at = tuple(float(v) for v in first[int(np.argmax(seen.errors.max(axis=1)))]) if point else None
     proof = Proof("sampling", high, high, witness=at, measured=True, reason=reason, details=details)
-    return verdict(proof, None, About(target.text, target.domain, weights.dtype, norm, construction))
+    return verdict(
+        proof, None, About(target.text, target.domain, weights.dtype, norm, construction, band=target.left_out)
+    )

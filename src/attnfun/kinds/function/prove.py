@@ -16,7 +16,8 @@ from attnfun.certify.branches import decide_branches, has_kinks
 from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.composition import prove_by_composition
-from attnfun.certify.extension import require_extension
+from attnfun.certify.extension import joined_gap, require_extension
+from attnfun.certify.jumps import prove_by_jumps
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.rounding import hypotheses, rounding_bound
@@ -58,13 +59,18 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
     try:
         _require_fit(network, function)
         require_extension(function)
+        gap = joined_gap(function, goal.norm)
         bound, rounding = _bound_and_rounding(network, function, goal.norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return undecided(why)
+    low, firm = (max(math.nextafter(v - gap, -math.inf), 0.0) if gap else v for v in (bound.low, bound.firm))
+    bound = replace(bound, low=low, firm=firm)  # of f itself, not of what its pieces are joined to
     enough = eps if eps is not None else 1.1 * (bound.high + bound.rounding)
     at_walls = bound.rounding < rounding and not bound.high + rounding <= enough
     lost = bound.rounding if at_walls else rounding
-    total = bound.high + lost
+    total = bound.high + lost + gap
+    parts = {"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost}
+    parts |= {"pieces": gap} if gap else {}
     if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
         raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
     return Proof(
@@ -72,7 +78,7 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
         high=math.nextafter(total, math.inf) if total > 0 else 0.0,
         low=bound.low,
         seen=max(bound.low - rounding, bound.firm),  # low is about real arithmetic
-        parts={"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost},
+        parts=parts,
         hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
         details=bound.details,
@@ -102,19 +108,27 @@ def _require_fit(network: Network, function: Function) -> None:
 def _bound_and_rounding(
     network: Network, function: Function, norm: float, eps: float | None, say: Say
 ) -> tuple[Bound, float]:
-    if network.labels is not None and math.isinf(norm):
+    if network.labels is not None:
         say("proof by composition, head by head")
+        plain, goal = math.isinf(norm) and function.band is None, eps if eps is not None else math.inf
         if function.graph is not None:
-            require_defined(function.graph, function.box)
+            require_defined(function.graph, function.box, continuous=plain)
         try:
-            return prove_by_composition(network, function, network.labels, eps if eps is not None else math.inf)
+            if plain:
+                return prove_by_composition(network, function, network.labels, goal)
+            return prove_by_jumps(network, function, network.labels, norm, goal)
         except Undecided:  # a label that cannot be derived is never passed over, but the network may be refuted
-            if eps is None or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads):
+            if (
+                eps is None
+                or math.isfinite(norm)
+                or any(len(head.axes) != 1 or head.axes[0].dim != 1 for head in network.heads)
+            ):
                 raise
             low, witness = computed_witness(network, function, worst_points(network, function))
             if not low > eps:
                 raise
             return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
+    provided(function.band is None, "only networks whose coordinates are labelled are proved off a band")
     seen = view(network, function.box.low_array, function.box.high_array)
     if not seen.heads and function.graph is not None and math.isinf(norm):
         require_defined(function.graph, function.box)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnfun.certify.certificate import Certificate
+from attnfun.certify.extension import require_joined
 from attnfun.certify.verdict import Proof, verdict
-from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, require
 from attnfun.kinds.function.view import Approximant
+from attnfun.language.arrays import values_at
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import FLOOR, Function
 from attnfun.language.numbers import one_of, whole_number
@@ -24,6 +26,7 @@ if TYPE_CHECKING:  # loaded by `compile` alone: `verify` and the command line ne
 
 _SHARE, _TRIES = 0.97, 4
 """Of eps a construction may use at first (the rest is for the proof), and how often it is asked."""
+_NARROW = {"float64": 1e-6, "float32": 1e-2}  # of what the arguments of signs reach: a band that can be met
 _OPTIONS = {"temperature", "variant", "max_keys", "max_layers", "max_heads", "max_rank", "prefer"}
 
 
@@ -40,6 +43,7 @@ def compile(
     accept: str = "proved",
     realise: str = "attention",
     lipschitz: float | None = None,
+    band: float | None = None,
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Approximant:
@@ -53,6 +57,8 @@ def compile(
     that could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each
     step. `realise="mlp"` builds the same program of steps with ReLU units instead of softmax heads: an MLP with skip
     connections, for comparison, proved in the same way (compose and affine only; units count as keys, blocks as heads).
+    A target that jumps has no network in the sup norm; `band` δ asks for eps only where the argument of every sign and
+    the two sides of every comparison's difference are at least δ in size.
     Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
     request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition); `variant`
     (interpolation): "published", "inclusive" or "optimal".
@@ -66,17 +72,22 @@ def compile(
     check_request(eps, dtype, seed, accept)
     one_of("realise", realise, ("attention", "mlp"))
     function = Function.on(target, domain, lipschitz)
+    if band is not None:
+        require(math.isinf(power), f"band={band!r:.30}: in an L^p norm jumps need none; leave band or norm out")
+        function = function.outside(band)
     named = "sup" if math.isinf(power) else power
     asked: dict[str, Any] = {"eps": float(eps), "norm": named, "method": method, "dtype": dtype}
     asked |= {"relative": bool(relative), "seed": int(seed), "realise": realise}
+    asked |= {} if band is None else {"band": function.band}
     say("is the target defined on the domain?")
     if function.graph is not None:
-        require_defined(function.graph, function.box, continuous=math.isinf(power))
+        _require_defined(function, math.isinf(power) and band is None, dtype)
     shown = None
     if relative:
         eps, shown = function.absolute(float(eps), dtype)
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
+    require_joined(function, power, float(eps))
     goal = Goal(float(eps), power, shown)
     extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
     more = {"realise": realise, "options": extra, **_limits(options)}
@@ -171,9 +182,24 @@ class _Proposals:
         return failure
 
 
+def _require_defined(function: Function, continuous: bool, dtype: str) -> None:
+    """Refuse what is not defined; what jumps in the sup norm with a band that will do."""
+    require_defined(function.formula, function.box, continuous=False)
+    try:
+        require_defined(function.formula, function.box, continuous=continuous)
+    except AttnfunError as jump:
+        X = function.box.probe(512, np.random.default_rng(0))
+        with np.errstate(all="ignore"):
+            sizes = [np.abs(values_at(a, function.box.names, X)) for a in function.arguments]
+        reach = max((float(np.max(v[np.isfinite(v)], initial=0.0)) for v in sizes), default=0.0)
+        nearest = {"band": float(f"{_NARROW[dtype] * reach:.0e}")} if 0 < reach < 1e300 else None
+        raise Infeasible(str(jump), nearest) from None
+
+
 def _measured(function: Function, network: Any, goal: Goal, missed: Certificate) -> Certificate:
     """What was measured, called by its name."""
     X = function.box.probe(20_000, np.random.default_rng(0))
+    X = X[function.off_band(X)]
     error = np.abs(network.run(X).astype(np.float64) - function.values(X))
     if math.isinf(goal.norm):
         high = float(np.nanmax(error))

@@ -98,7 +98,8 @@ def explain(model: Approximant) -> str:
     low, high = c.error
     norm = "sup norm" if math.isinf(c.norm) else f"L^{c.norm:g} norm"
     asked = "no eps was asked for" if c.eps is None else f"eps was {c.eps:.4g}"
-    bound = f" ({c.method}): the error in the {norm} is at most {at_most(high)} and at least {at_least(low)}; {asked}."
+    reached = f"is at most {at_most(high)} and at least {at_least(low)}"
+    bound = f" ({c.method}): the error in the {norm}{c.off} {reached}; {asked}."
     return "\n".join([*lines, *c.told(bound, f"Parts: {c.parts_told}. Hypotheses: {'; '.join(c.hypotheses)}.")])
 
 

@@ -16,6 +16,7 @@ from attnfun.errors import DamagedFile, InvalidRequest, intact, require
 from attnfun.language import Array, ArrayAlgebra, Box, Graph, Node, parse, run
 from attnfun.language.domain import read_boxes
 from attnfun.language.function import Function
+from attnfun.language.pieces import exactly_joined
 from attnfun.language.target import Target
 
 
@@ -170,10 +171,13 @@ class Relation(Sides):
 
 def graph_of(target: Any, box: Box) -> Graph:
     """An expression, a Graph or a NumPy function of all variables as a graph; InvalidRequest for a black box."""
-    graph = parse(target, box.names) if isinstance(target, str) else Function.read(target, box).graph
-    if graph is None:
+    if isinstance(target, str):
+        return exactly_joined(parse(target, box.names), box)
+    function = Function.read(target, box)
+    if function.graph is None or function.expression is None:
         raise InvalidRequest("a relation needs an expression: nothing can be proved of a black box's features")
-    return graph
+    loose = function.pieces.gap or function.pieces.points
+    return function.expression if loose else function.graph
 
 
 def points_of(X: Any, box: Box) -> Array:

@@ -13,6 +13,7 @@ from attnfun.kinds.ternary.target import Ternary
 from attnfun.kinds.ternary.view import TrilinearForm
 from attnfun.language import Box, parse
 from attnfun.language.definedness import require_defined
+from attnfun.language.pieces import exactly_joined
 from attnfun.search import Goal, check_request, one_thread, search
 
 
@@ -31,7 +32,7 @@ def ternary(
     check_request(eps, "float64", 0)
     box = Box.parse(domain, target)
     require(box.dim == 3, f"a ternary relation has three variables, not {box.dim}")
-    graph = parse(target, box.names)
+    graph = exactly_joined(parse(target, box.names), box)
     require_defined(graph, box)
     asked = Ternary(graph, box)
     with one_thread():

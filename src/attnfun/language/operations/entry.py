@@ -33,21 +33,26 @@ Truth = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Range:
-    """Where an argument must lie: in [least, most], or inside where it is not `closed`; without ends: off 0."""
+    """Where an argument must lie: in [least, most], or inside where it is not `closed`; without ends: off 0, or, if
+    `stepwise`, between two whole numbers.
+    """
 
     words: str
     least: Fraction | None = None
     most: Fraction | None = None
     closed: bool = False
+    stepwise: bool = False
 
     @property
     def off_zero(self) -> bool:
-        return self.least is None and self.most is None
+        return self.least is None and self.most is None and not self.stepwise
 
     def holds(self, low: Floats, high: Floats) -> Truth:
         """For every value of [low, high]; NaN fails."""
         if self.off_zero:
             return np.asarray((low > 0) | (high < 0))
+        if self.stepwise:
+            return np.asarray(np.floor(low) == np.floor(high))
         good = np.ones(np.shape(low), dtype=bool)
         if self.least is not None:
             good &= low >= float(self.least) if self.closed else low > float(self.least)
@@ -59,6 +64,8 @@ class Range:
         """For no value of [low, high]; NaN does not."""
         if self.off_zero:
             return np.asarray((low == 0) & (high == 0))
+        if self.stepwise:
+            return np.zeros(np.shape(low), dtype=bool)
         bad = np.zeros(np.shape(low), dtype=bool)
         if self.least is not None:
             bad |= high < float(self.least) if self.closed else high <= float(self.least)
@@ -72,6 +79,7 @@ class Range:
 
 
 NONZERO = Range("must stay away from 0")
+BETWEEN = Range("must stay between two whole numbers", stepwise=True)
 POSITIVE = Range("must stay above 0", Fraction(0))
 NONNEGATIVE = Range("must not be negative", Fraction(0), closed=True)
 UNIT = Range("must stay in [-1, 1]", Fraction(-1), Fraction(1), closed=True)

@@ -1,4 +1,4 @@
-"""abs, sign, relu, max, min: continuous but for sign, analytic nowhere as a whole.
+"""abs, relu, max, min have kinks, sign, floor, round and where(u, a, b) jump: analytic nowhere as a whole.
 
 Series take the branch that constant coefficients prove; partials are the hull of the branches that the value leaves
 open, so that they enclose every Clarke gradient.
@@ -6,17 +6,21 @@ open, so that they enclose every Clarke gradient.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from itertools import starmap, zip_longest
+from math import floor
 from typing import Any
 
 import numpy as np
 
-from attnfun.language.interval import Interval
+from attnfun.language.enclosures import NAN, arb
+from attnfun.language.interval import Interval, made, quiet
 from attnfun.language.operations import shapes as s
-from attnfun.language.operations.entry import NONZERO, Need, Operation
+from attnfun.language.operations.entry import BETWEEN, NONZERO, Need, Operation
 from attnfun.language.operations.shapes import ONE, ZERO, Ball, span
 
-_ZERO = Fraction(0)
+_ZERO, _HALF = Fraction(0), Fraction(1, 2)
 
 
 def _sign(x: Ball) -> Ball:
@@ -35,6 +39,53 @@ def _max(x: Ball, y: Ball) -> Ball:
     if x >= y:
         return x
     return y if y >= x else span(max(x.lower(), y.lower()), max(x.upper(), y.upper()))
+
+
+def _steps(x: Ball, step: Callable[[Fraction], int]) -> Ball:
+    """The range of a rising step function of rationals, from the end points."""
+    low, high = (step(int(m) * Fraction(2) ** int(k)) for m, k in (x.lower().man_exp(), x.upper().man_exp()))
+    return span(arb(low), arb(high))
+
+
+def _whole(self: Any, name: str, c: Ball) -> Any:
+    """The series of the whole number below c; a kink unless c is proved to lie strictly between it and the next."""
+    least = self.balls.floor(c)  # of several whole numbers neither difference has a sign
+    return self.polynomial([least] if self.positive(name, c - least) and self.positive(name, least + 1 - c) else [])
+
+
+def _where(u: Ball, a: Ball, b: Ball) -> Ball:
+    """Not the other branch, which may not be finite, where u tells."""
+    if u > 0:
+        return a
+    if u <= 0:
+        return b
+    if not (a.is_finite() and b.is_finite()):
+        return NAN
+    return span(min(a.lower(), b.lower()), max(a.upper(), b.upper()))
+
+
+def _where_interval(_: Any, u: Interval, a: Interval, b: Interval) -> Interval:
+    """a where u > 0 is proved, b where u <= 0 is, their hull elsewhere."""
+    first, second = u.lo > 0, u.hi <= 0
+    lo = np.where(first, a.lo, np.where(second, b.lo, np.minimum(a.lo, b.lo)))
+    hi = np.where(first, a.hi, np.where(second, b.hi, np.maximum(a.hi, b.hi)))
+    return made(lo, hi, ~np.isnan(u.lo))
+
+
+def _where_dual(self: Any, u: Any, a: Any, b: Any) -> Any:
+    """The branch's partials, and 0/u: undefined where u may be 0."""
+    base = self.base
+    zero = base.constant(_ZERO)
+    jump = base.div(zero, u.value)
+
+    def partial(p: Any, q: Any) -> Any:
+        if p is None and q is None:
+            return None
+        return base.where(u.value, zero if p is None else p, zero if q is None else q)
+
+    partials = (partial(p, q) for p, q in zip_longest(a.partials, b.partials))
+    moves = (None if p is None else jump for p in u.partials)
+    return type(u)(base.where(u.value, a.value, b.value), tuple(starmap(self.sum, zip_longest(partials, moves))))
 
 
 def _abs_interval(_: Any, x: Interval) -> Interval:
@@ -88,6 +139,36 @@ OPERATIONS = (
         slope=lambda b, x, value: b.div(b.constant(_ZERO), x),
         needs=Need(NONZERO, continuity=True),
         parity=-1,
+    ),
+    Operation(
+        "floor",
+        ufuncs=("floor",),
+        floats=np.floor,
+        ball=lambda x: _steps(x, floor),
+        interval=quiet(lambda _, x: Interval(np.floor(x.lo), np.floor(x.hi))),
+        series=lambda self, x: _whole(self, "floor", x[0]),
+        slope=lambda b, x, value: b.div(b.constant(_ZERO), b.sub(x, value)),
+        needs=Need(BETWEEN, continuity=True),
+    ),
+    Operation(
+        "round",
+        ufuncs=("rint",),
+        floats=np.rint,
+        ball=lambda x: _steps(x, round),
+        interval=quiet(lambda _, x: Interval(np.rint(x.lo), np.rint(x.hi))),
+        series=lambda self, x: _whole(self, "round", x[0] + self.balls.constant(_HALF)),
+        slope=lambda b, x, value: b.div(b.constant(_ZERO), b.sub(b.add(x, b.constant(_HALF)), value)),
+        needs=Need(BETWEEN, "x + 1/2", continuity=True),
+    ),
+    Operation(
+        "where",
+        arity=3,
+        floats=lambda u, a, b: np.where(u > 0, a, np.where(u <= 0, b, np.full((), np.nan, u.dtype))),
+        ball=_where,
+        interval=_where_interval,
+        series=lambda self, u, a, b: a if self.positive("where", u[0]) else b,
+        dual=_where_dual,
+        needs=Need(NONZERO, continuity=True),
     ),
     Operation(
         "relu",

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
+from attnfun.certify.staircase import jumps
 from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request, admitting
 from attnfun.language.domain import Array, Box
@@ -72,7 +73,8 @@ class Bernstein(Construction):
 
     def plan(self, request: Request) -> Plan:
         d = request.function.box.dim
-        request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
+        graph = request.expression("bernstein: a black box has no derivatives to rely on; use method='partition'")
+        feasible(not jumps(graph), "bernstein: the target jumps")
         why = f"bernstein: {d} variables; a tensor head is offered for at most 4"
         feasible(d in _SAMPLES, why, {"method": "partition"})
         many = len(request.function.outputs)

@@ -19,11 +19,13 @@ Example: G m1 m2/((x2−x1)² + (y2−y1)² + (z2−z1)²) in nine variables: 3 
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.compose_fronts import Fronts, as_staircases
 from attnfun.kinds.function.build.compose_program import ARGUMENTS, Finished, as_norms, rough_keys
 from attnfun.kinds.function.build.compose_steps import Forms, Step, fit_tensor, guarded, names_of, steps_of
 from attnfun.kinds.function.build.compose_walk import Walk
@@ -34,6 +36,7 @@ from attnfun.kinds.function.build.unary.fit import fit_unary
 from attnfun.kinds.function.build.unary.keys import Array, Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
 from attnfun.kinds.function.build.unary.spline import fit_spline, nearest_request, rough_units, shares
+from attnfun.kinds.function.build.unary.staircase import fit_staircase
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
 from attnfun.language.relu_units import read_units
@@ -53,7 +56,8 @@ class Compose(Construction):
 
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")
-        feasible(math.isinf(request.norm), "compose: only the sup norm is offered")
+        in_sup = math.isinf(request.norm) and request.function.band is None
+        feasible(in_sup or request.realise == "attention", "compose: of ReLU units only the sup norm is offered")
         why = f"compose: {len(graph.nodes):,} operations of a ReLU network, which relu_network reads whole"
         feasible(len(graph.nodes) <= _LARGE or read_units(graph) is None, why, {"method": "relu_network"})
         thin = request.max_rank is not None and request.max_rank <= max(ARGUMENTS)
@@ -76,11 +80,13 @@ class Compose(Construction):
         mlp = request.realise == "mlp"
         forms = Forms(finished.graph, steps_of(finished, request))
         steps, norms = forms.steps, {} if mlp else forms.norms()
+        fronts = Fronts.of(forms, request)
+        request = replace(request, eps=fronts.eps)
         if not mlp:
             _require_few(steps)
             if _is_tangent(request, finished, steps):
                 raise Infeasible("compose: one step, a function of the variable itself, as tangent has it")
-        weights = forms.sensitivities(norms, request.eps)
+        weights = forms.sensitivities(norms, request.eps, fronts.allowed)
         if mlp:
             tolerances = shares([(step.function, step.low, step.high) for step in steps], weights, request)
         else:
@@ -91,7 +97,14 @@ class Compose(Construction):
         kinked = sum(step.function in KINKS for step in steps) > _KINKS and request.prefer != "float32"
         direct = {i for i in hardest if kinked and steps[i].function in KINKS}
         many = len(steps) > _MANY
-        found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct) for i in hardest}
+        found = {
+            i: fit_staircase(
+                steps[i].function, steps[i].low, steps[i].high, fronts.widths[i], tolerances[i], request.dtype
+            )
+            if steps[i].jumps
+            else _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct)
+            for i in hardest
+        }
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
         told = [
@@ -108,17 +121,19 @@ class Compose(Construction):
 def _program(target: Graph, request: Request, tensors: bool, apart: bool = False) -> Finished:
     """The program of the walk: of few keys, or of few layers where that is preferred or asked for."""
     mlp, box = request.realise == "mlp", request.function.box
-    graph, squares = canonical(target), frozenset[int]()
+    graph, squares, stairs = canonical(target), frozenset[int](), dict[int, int]()
     if not mlp:  # broken lines are not pinned
         graph, squares = as_norms(graph, box)
+        graph, at, stairs = as_staircases(graph)
+        squares = frozenset(at[n] for n in squares)
     keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
-    walk = Walk(graph, box, keys_of, squares, shallow, tensors, apart)
+    walk = Walk(graph, box, keys_of, squares, shallow, tensors, stairs, apart)
     if not mlp:
         _require_few_fits(walk.least_steps())
     finished = walk.finished
     feasible(finished.heads, "compose: the target is affine")
     if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
-        finished = Walk(graph, box, keys_of, squares, True, tensors, apart).finished
+        finished = Walk(graph, box, keys_of, squares, True, tensors, stairs, apart).finished
     return finished
 
 
@@ -130,7 +145,12 @@ def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -
     sized = "tangent" in request.beside and request.max_keys > TUNABLE
     alone = request.function.box.dim == 1 and len(request.function.outputs) == 1
     refused = "tangent" in request.refused and alone and request.dtype == "float64"
-    return (sized or refused) and len(steps) == 1 and finished.graph.nodes[steps[0].argument].op == "var"
+    return (
+        (sized or refused)
+        and len(steps) == 1
+        and not steps[0].jumps
+        and finished.graph.nodes[steps[0].argument].op == "var"
+    )
 
 
 def _require_few(steps: tuple[Step, ...]) -> None:

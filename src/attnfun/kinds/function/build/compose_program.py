@@ -21,9 +21,11 @@ from functools import lru_cache, partial, reduce
 
 import numpy as np
 
+from attnfun.certify.staircase import jumps
 from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.fit import estimate_keys
+from attnfun.kinds.function.build.unary.staircase import staircase
 from attnfun.language import Box, Builder, Graph, Node
 from attnfun.language.graph import arguments_first, reached
 from attnfun.language.ranges import Effort, range_of
@@ -120,6 +122,8 @@ def rough_keys(unary: Graph, low: float, high: float, eps: float = 1e-7) -> floa
     """Estimated keys of a head for g on [low, high], `eps` a fraction of g's range there; Infeasible if it has none."""
     if not high > low:
         return 1.0
+    if jumps(unary):
+        return float(len(staircase(unary, low, high)[1]))
     u = np.linspace(low, high, 129)
     inner = evaluated(unary, u)[1:-1]  # at an end there may be a pole that the rounding of a range has put there
     feasible(np.isfinite(inner).all(), "compose: a step is not defined on the range of its argument")

@@ -11,19 +11,21 @@ Failure mode: Infeasible past `MOST_KEYS` estimated keys, and where g is not def
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 
+from attnfun.certify.staircase import jumps
 from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, feasible
 from attnfun.kinds.function.build.bernstein import Bernstein, rough_keys
 from attnfun.kinds.function.build.compose_program import Finished, Ranges, argument_names, step_graph
 from attnfun.kinds.function.build.plan import Request
 from attnfun.kinds.function.build.unary.features import evaluated
 from attnfun.kinds.function.build.unary.keys import Array, Fit
+from attnfun.kinds.function.build.unary.staircase import staircase
 from attnfun.language import ArrayAlgebra, Box, Builder, Graph, Node, run
 from attnfun.language.definedness import natural_domain, require_defined
 from attnfun.language.function import Function
@@ -47,6 +49,10 @@ class Step:
         return len(self.arguments) > 1
 
     @property
+    def jumps(self) -> bool:
+        return jumps(self.function)
+
+    @property
     def argument(self) -> int:
         return self.arguments[0]
 
@@ -60,8 +66,10 @@ class Step:
 
 
 def steps_of(finished: Finished, request: Request) -> tuple[Step, ...]:
-    """Every step with the ranges of its arguments."""
-    nodes = finished.graph.nodes
+    """Every step with the ranges of its arguments; to what reads it a step that jumps may have any value between its
+    levels.
+    """
+    nodes = list(finished.graph.nodes)
     builder = Builder()
     at = builder.copy(nodes)
     steps, known, box, effort = [], dict[int, tuple[float, float]](), request.function.box, Effort()
@@ -69,14 +77,22 @@ def steps_of(finished: Finished, request: Request) -> tuple[Step, ...]:
         g = step_graph(builder, at[phi], tuple(at[a] for a in arguments))
         least, most = natural_domain(g) if len(arguments) == 1 else (-math.inf, math.inf)
         for argument, plain in zip(arguments, plainly, strict=True):  # ranges may overhang the natural domain of g
-            ((low, high),) = range_of(Graph(nodes, (argument,)), box, known=known, within=(least, most), effort=effort)
-            if not is_tight(plain, box, low, high):
+            graph = Graph(tuple(nodes), (argument,))
+            ((low, high),) = range_of(graph, box, known=known, within=(least, most), effort=effort)
+            if not (jumps(plain) or is_tight(plain, box, low, high)):
                 ((a, b),) = range_of(plain, box, within=(least, most), effort=effort)
                 low, high = max(low, a), min(high, b)
             if not (math.isfinite(low) and math.isfinite(high) and high > low):
                 raise Infeasible(f"compose: {finished.graph.text(argument, 80)} is not bounded on the box, or constant")
             known[argument] = max(low, least), min(high, most)
-        steps.append(Step(phi, arguments, g, tuple(known[a] for a in arguments)))
+        step = Step(phi, arguments, g, tuple(known[a] for a in arguments))
+        if step.jumps:
+            _, levels = staircase(g, step.low, step.high)
+            feasible(len(levels) > 1, "compose: a step that does not jump on the range of its argument")
+            name = f"jump{phi}"
+            nodes[phi] = Node("var", (), name)
+            box = Box((*box.names, name), (*box.low, min(levels)), (*box.high, max(levels)))
+        steps.append(step)
     return tuple(steps)
 
 
@@ -180,12 +196,15 @@ class Forms:
                 found[j] = squares
         return found
 
-    def sensitivities(self, norms: dict[int, dict[int, float]], eps: float | None) -> list[float]:
+    def sensitivities(
+        self, norms: dict[int, dict[int, float]], eps: float | None, allowed: Mapping[int, float] | None = None
+    ) -> list[float]:
         """How much the outputs move for a unit error of each step: products of the largest slopes along paths, summed.
 
         A norm N = √(Σ β_i p_i²), or a function h of it, moves by h' √β_i for a unit error of p_i, and by h' N/(2 r²)
         for a unit error of the pinned square at its reach r, an error that falls with p_i². Without `eps` no slope is
-        above 1.
+        above 1. The argument of a step that jumps may be off by what `allowed` says of it: the share of eps that this
+        takes is the whole.
         """
         steps = self.steps
         weight, through = [0.0] * len(steps), [0.0] * len(steps)  # `through`: of the argument of a square, in norms
@@ -205,6 +224,8 @@ class Forms:
             slopes: tuple[float, ...] = (1.0,) if weight[j] else (0.0,)
             if step.is_tensor:
                 slopes = _gradient(step)
+            elif step.jumps:
+                slopes = (eps / allowed[j] / weight[j],) if eps is not None and allowed else (1.0,)
             elif weight[j] and eps is not None:
                 slopes = (_slope(step, 0.25 * eps / weight[j]),)
             for argument, one in zip(step.arguments, slopes, strict=True):
@@ -223,7 +244,9 @@ class Forms:
         for j, (step, tolerance) in enumerate(zip(self.steps, tolerances, strict=True)):
             moves = [sum(size * errors[i] for i, size in self.read(a).items()) for a in step.arguments]
             shift, carried = max(moves), tolerance
-            if step.is_tensor:
+            if step.jumps:
+                carried = 0.0
+            elif step.is_tensor:
                 carried = sum(slope * move for slope, move in zip(_gradient(step), moves, strict=True))
             elif shift and j not in norms:
                 carried = _slope(step, tolerance) * shift

@@ -21,11 +21,12 @@ the box.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
 
+from attnfun.certify.staircase import jumps
 from attnfun.errors import Infeasible
 from attnfun.kinds.function.build.compose_program import (
     PRODUCT,
@@ -62,13 +63,16 @@ class Walk(Nodes):
         squares: frozenset[int] = frozenset(),
         shallow: bool = False,
         tensors: bool = True,
+        stairs: Mapping[int, int] | None = None,
         apart: bool = False,
     ) -> None:
         """`squares`: nodes p² of the target that stay steps of their own; `shallow`: few layers before few keys;
-        `tensors`: steps of several arguments are allowed; `apart`: kinks are steps of their own.
+        `tensors`: steps of several arguments are allowed; `stairs`: sums that are one step each, and their arguments;
+        `apart`: kinks are steps of their own.
         """
         super().__init__(target, box)
         self.squares = {self.at[n] for n in squares}
+        self.stairs = {self.at[n]: self.at[w] for n, w in (stairs or {}).items()}
         self.shallow, self.tensors, self.apart = shallow, tensors, apart
         self.keys = keys
         self._choice: dict[int, Callable[[Program], int]] = {}
@@ -96,6 +100,9 @@ class Walk(Nodes):
                 (inner,) = self._varying(inner)
             node = self.source.node(inner)
         return None
+
+    def is_free(self, n: int) -> bool:
+        return n not in self.stairs and super().is_free(n)
 
     # ------------------------------------------------------------ writing
 
@@ -178,6 +185,9 @@ class Walk(Nodes):
         if n in self.squares:
             yield partial(self._fuse, n=n, u=node.args[0])
             return
+        if n in self.stairs:
+            yield partial(self._fuse, n=n, u=self.stairs[n])
+            return
         if node.op in ("max", "min"):
             yield lambda p: self._relu(p, n)
         if node.op == "log" and self.is_monomial(node.args[0]):
@@ -208,7 +218,7 @@ class Walk(Nodes):
         """One tensor head of g(cut); given up early where it is too large, or larger than what was found before."""
         g, ranges = step_graph(self.source, n, cut), tuple(self.range(c) for c in cut)
         keys, least = tensor_keys(g, ranges), math.inf if self.shallow else self._least.get(n, math.inf)
-        if not (keys <= MOST_KEYS and keys < least):
+        if jumps(g) or not (keys <= MOST_KEYS and keys < least):
             raise Infeasible(f"compose: a tensor head for {self.text(n)} would need about {keys:.2g} keys")
         require_room(g, ranges)
         arguments = tuple(self.write(program, c) for c in cut)

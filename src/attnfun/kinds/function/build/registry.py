@@ -41,6 +41,9 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     able = [name for name, construction in CONSTRUCTIONS.items() if request.realise in construction.realisations]
     why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
     feasible(method == "auto" or method in able, why, {"method": "auto"})
+    if request.function.band is not None:
+        able = [name for name in able if name == Compose.name]
+        feasible(method in ("auto", *able), f"{method}: off a band {Compose.name} alone builds", {"method": "auto"})
     names = [name for name in able if name not in without] if method == "auto" else [method]
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.certify.staircase import jumps
 from attnfun.errors import feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.fit import fit_unary
@@ -45,6 +46,7 @@ class Tangent(Construction):
         function = request.function
         graph = request.expression("tangent: a black box has no expression to read singular points from")
         feasible(function.box.dim == 1, f"tangent: {function.box.dim} variables; heads of this kind read one")
+        feasible(not jumps(graph), "tangent: the target jumps")
         (low,), (high,), count = function.box.low, function.box.high, len(function.outputs)
         writes = tuple(f"heads of {o}" for o in function.outputs)
         if count > SHARED:  # all outputs as values of one head, their affine parts in the read-out

@@ -94,6 +94,15 @@ def features(graph: Graph, low: float, high: float) -> tuple[Feature, ...]:
     return tuple(found)
 
 
+def jump_places(graph: Graph, low: float, high: float) -> list[float]:
+    """Where a sign in the graph changes, inside [low, high], in order."""
+    graph = opened(graph)
+    guards = [i for i, node in enumerate(graph.nodes) if node.op == "sign"]
+    u = np.linspace(low, high, 3 * _GRID + 1)
+    table = np.array(_each(graph, guards, u), dtype=np.float64)
+    return sorted({_snapped(v, low, high) for v in _roots(graph, guards, u, table)})
+
+
 def _is_guard(op: str, value: object) -> bool:
     return op in _ROOTS or op in KINKS or op == "div" or (op == "powi" and isinstance(value, int) and value < 0)
 

@@ -169,6 +169,11 @@ class _Stand:
             return lambda: self._apply(TRACED[name].name, self)
         raise AttributeError(f"a traced value has no attribute {name}")
 
+    @property
+    def real(self) -> Any:
+        """What the principal branch of SciPy's lambertw is on the reals."""
+        return self
+
     def clip(self, low: Any = None, high: Any = None) -> Any:
         return _clip(self, low, high)
 
@@ -327,11 +332,18 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return result if high is None else stand._apply("min", result, high)
 
 
+def _lambertw(apply: Callable[..., Any], z: Any, k: Any, _: Any) -> Any:
+    _follow(int(k) == 0, f"the function uses branch {int(k)} of lambertw; the principal one is followed")
+    return apply("lambertw", z)
+
+
 Rule = str | Callable[..., Any]
 UFUNCS: Final[Mapping[str, Rule]] = {
     **{name: entry.name for name, entry in TRACED.items()},
     **{"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg"},
     **{"power": "pow", "pow": "pow", "float_power": "pow"},
+    "_lambertw": _lambertw,
+    "airy": lambda apply, x: tuple(apply(name, x) for name in ("airyai", "airyaiprime", "airybi", "airybiprime")),
     "positive": lambda apply, x: x,
     "square": lambda apply, x: apply("pow", x, 2),
     "reciprocal": lambda apply, x: apply("div", 1, x),
@@ -344,7 +356,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "min": lambda a, axis=None: _reduce("min", a, axis),
     "norm": _norm,
     "polyval": _polyval,
-    "sinc": lambda x: x._apply("sinc", x),
+    **{name: lambda x, own=name: x._apply(own, x) for name in ("sinc", "i0")},
     "dot": _inner,
     "stack": lambda arrays, axis=0: TracerVector(_gather(arrays)),
     "column_stack": lambda tup: TracerVector(_gather(tup)),

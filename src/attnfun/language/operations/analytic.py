@@ -11,7 +11,7 @@
 at(X) and in f(m) + f'(X) (X - m), m the middle; a very fat ball is cut into parts first. Rectangles: the same form.
 
 **Taylor coefficients over a fat ball of radius r about m.** Let |f| ≤ M on the square of half-width R > r about m,
-which `within` allows, and a_j be the coefficients at m, so |a_j| ≤ M/R^j (Cauchy). For |t - m| ≤ r, with q = r/R, k < N,
+which `within` allows, and a_j be the coefficients at m, so |a_j| ≤ M/R^j (Cauchy). For |t - m| ≤ r, q = r/R, k < N,
 
     f_k(t) = Σ_{k≤j<N} C(j,k) a_j (t - m)^{j-k}  ±  M R^{-k} C(N,k) q^{N-k}/(1 - θ),      θ = q (N+1)/(N+1-k) < 1,
 

@@ -60,8 +60,8 @@ $(RIVALS)/.ready: pyproject.toml constraints.txt benchmarks/rivals.txt
 bench-rivals: $(RIVALS)/.ready ## attnfun beside MLP, KAN, kernels, forests, interpolation, torch; growth (writes docs/performance.md; about half an hour, goes on where it was stopped)
 	ATTNFUN_FAST=1 $(RIVALS)/bin/python benchmarks/rivals.py --jobs $(JOBS)
 
-suites: $(READY) ## the three shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
-	$(BIN)/attnfun suite classic feynman genz --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md
+suites: $(READY) ## the five shipped suites at 1e-6 of their range (writes benchmarks/suites-1e-6.md)
+	$(BIN)/attnfun suite classic feynman genz special composites --eps 1e-6 --relative --jobs $(JOBS) --timeout 300 --output benchmarks/suites-1e-6.md
 
 bench-compile: BASE = 95c5ada
 bench-compile: $(READY) ## CPU time of the shipped suites and of named requests at the commit BASE and here, in turns (writes docs/performance.md; about ten minutes)

@@ -260,7 +260,10 @@ def test_bounds_in_a_table_are_rounded_to_the_safe_side(seed: int) -> None:
 # shipped suites
 
 
-@pytest.mark.parametrize(("name", "count"), [("classic", 13), ("feynman", 50), ("genz", 25), ("pieces", 31)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("classic", 13), ("feynman", 50), ("genz", 25), ("pieces", 31), ("special", 14), ("composites", 52)],
+)
 def test_shipped_suites_can_be_read(name: str, count: int) -> None:
     cases = read_suite(name)
     assert len(cases) == len({case["name"] for case in cases}) == count
@@ -273,7 +276,7 @@ def test_a_file_goes_before_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     Path("classic").write_text("name,formula,domain\nmine,x,x=0:1\n")
     assert [case["name"] for case in read_suite("classic")] == ["mine"]
-    with pytest.raises(InvalidRequest, match="classic, feynman, genz"):
+    with pytest.raises(InvalidRequest, match="classic, composites, feynman, genz, special"):
         read_suite("feynmann")
 
 

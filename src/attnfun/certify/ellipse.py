@@ -17,6 +17,10 @@ For r < r* the function 1/g (for C = {0}), or φ(g) with φ(w) = (√w − 1)/(�
 is analytic on P_{ρ^r}, so it is bounded there by its maximum over the compact family of boundaries, a finite number
 (respectively one below 1). By continuity the same bound holds on P_{ρ^{r*}}: g avoids C there and, C being closed and
 the sets compact, for a little more than r*. Contradiction. Applied inside out along the expression. ∎
+The operations of the registry come under it. Poles (of gamma, zeta, …): C = {a} for each of them, with 1/(g − a). Where
+f is analytic on a domain U that is simply connected and not the plane (off a cut, off both cuts of asin, one side of
+the imaginary axis, erf(D) of `operations/special/errors.py`), C is what U leaves out, and φ is Riemann's map of U onto
+the disc; on the compact boundaries |φ(g)| has a maximum below 1, as above.
 A `ratio` N(g)/D(g) is finite on a ball only if the operations of N and D are analytic there and δ, D without its zero
 at the point (see `language/ratio.py`), is not 0; the lemma then applies to those operations and to 1/δ(g).
 

@@ -233,6 +233,11 @@ class _Stand:
             return lambda: self._apply(TRACED[name].name, self)
         raise AttributeError(f"a traced value has no attribute {name}")
 
+    @property
+    def real(self) -> Any:
+        """What the principal branch of SciPy's lambertw is on the reals."""
+        return self
+
     def clip(self, low: Any = None, high: Any = None) -> Any:
         return _clip(self, low, high)
 
@@ -449,11 +454,18 @@ _MADE_NAMES: Final[Mapping[str, Made]] = {
     "bitwise_or": either, "bitwise_xor": _one_of_two, "invert": negated, "ceil": ceiling, "trunc": truncated,
     "heaviside": heaviside, "remainder": remainder, "fmod": _cut_remainder, "floor_divide": floor_divided,
 }  # fmt: skip
+def _lambertw(apply: Callable[..., Any], z: Any, k: Any, _: Any) -> Any:
+    _follow(int(k) == 0, f"the function uses branch {int(k)} of lambertw; the principal one is followed")
+    return apply("lambertw", z)
+
+
 Rule = str | Callable[..., Any]
 UFUNCS: Final[Mapping[str, Rule]] = {
     **{name: entry.name for name, entry in TRACED.items()},
     **{"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg"},
     **{"power": "pow", "pow": "pow", "float_power": "pow"},
+    "_lambertw": _lambertw,
+    "airy": lambda apply, x: tuple(apply(name, x) for name in ("airyai", "airyaiprime", "airybi", "airybiprime")),
     "positive": lambda apply, x: x,
     "square": lambda apply, x: apply("pow", x, 2),
     "reciprocal": lambda apply, x: apply("div", 1, x),
@@ -473,7 +485,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "min": lambda a, axis=None: _reduce("min", a, axis),
     "norm": _norm,
     "polyval": _polyval,
-    "sinc": lambda x: x._apply("sinc", x),
+    **{name: lambda x, own=name: x._apply(own, x) for name in ("sinc", "i0")},
     "dot": _inner,
     "stack": lambda arrays, axis=0: TracerVector(_gather(arrays)),
     "column_stack": lambda tup: TracerVector(_gather(tup)),

@@ -5,13 +5,14 @@
 | at(z) | f over a rectangle: first order, and not sharp |
 | within(z) | proves that f is analytic on the rectangle (no cut, no pole touches it) |
 | expand(z, n) | n Taylor coefficients of f over a thin rectangle |
+| disc(m) | (R, M): f is analytic, and |f| ≤ M, within R of the point m; for those that Arb gives no good range of |
 | slope | f' in the operations of any algebra; without it the operation `<name>_derivative` is made from `expand` |
 
 **Values over a fat ball X.** Where f'(X) has one sign, f is monotone and its ends are the range. Else f(X) lies in
 at(X) and in f(m) + f'(X) (X - m), m the middle; a very fat ball is cut into parts first. Rectangles: the same form.
 
 **Taylor coefficients over a fat ball of radius r about m.** Let |f| ≤ M on the square of half-width R > r about m,
-which `within` allows, and a_j be the coefficients at m, so |a_j| ≤ M/R^j (Cauchy). For |t - m| ≤ r, with q = r/R, k < N,
+which `within` allows, and a_j be the coefficients at m, so |a_j| ≤ M/R^j (Cauchy). For |t - m| ≤ r, q = r/R, k < N,
 
     f_k(t) = Σ_{k≤j<N} C(j,k) a_j (t - m)^{j-k}  ±  M R^{-k} C(N,k) q^{N-k}/(1 - θ),      θ = q (N+1)/(N+1-k) < 1,
 
@@ -77,12 +78,12 @@ def integrated(at: Callable[[Ball], Ball], slope: Callable[[Any], Any]) -> Calla
     return lambda z, n: s.integral(at(z), expand(z, n))[:n]
 
 
-def by_discs(
-    at: Callable[[Ball], Ball], expand: Callable[[Ball, int], Row], disc: Callable[[Ball], tuple[Ball, Ball]]
-) -> Callable[[Ball], Ball]:
-    """`at` made good over fat rectangles. disc(m) = (R, M): f is analytic and |f| ≤ M within R of the point m.
+Disc = Callable[[Ball], tuple[Ball, Ball]]
 
-    With r the half width of the rectangle about m and q = r/R, the N-th Taylor polynomial at m is within M q^N/(1 - q).
+
+def _by_disc(at: Callable[[Ball], Ball], expand: Callable[[Ball, int], Row], disc: Disc) -> Callable[[Ball], Ball]:
+    """`at` made good over fat rectangles: with r the half width of one about m and q = r/R, the N-th Taylor polynomial
+    at m is within M q^N/(1 - q).
     """
 
     def image(z: Ball) -> Ball:
@@ -92,7 +93,7 @@ def by_discs(
         reach, bound = disc(middle)
         q, total = _half_width(z) / reach, acb(0)
         if not q < 1:
-            return NOWHERE
+            return at(z)
         for value in reversed(expand(middle, _EXTRA)):
             total = total * (z - middle) + value
         tail = (bound * q**_EXTRA / (1 - q)).upper()
@@ -138,14 +139,16 @@ def analytic(
     expand: Callable[..., Row],
     within: Callable[[Ball], bool] = anywhere,
     slope: Callable[..., Any] | None = None,
+    disc: Disc | None = None,
     **fields: Any,
 ) -> tuple[Operation, ...]:
     """The entry of the function, and that of its derivatives where it has no `slope`. `fields` replace what is made."""
     if slope is None:
         following = f"{name}_derivative"
-        entry = analytic(name, at, expand, within, lambda b, x, value: getattr(b, following)(x, 1), **fields)
-        return (*entry, _derivatives(following, expand, within, entry[0]))
-    found = _operation(name, at, expand, within, slope, whole=False)
+        entry = analytic(name, at, expand, within, lambda b, x, value: getattr(b, following)(x, 1), disc, **fields)
+        return (*entry, _derivatives(following, expand, within, disc, entry[0]))
+    ranging = at if disc is None else _by_disc(at, expand, disc)
+    found = _operation(name, ranging, expand, within, slope, disc=disc)
     return (replace(found, **fields),)
 
 
@@ -161,13 +164,15 @@ def family(
     return replace(_operation(name, at, expand, within, slope, whole=True), **fields)
 
 
-def _derivatives(name: str, expand: Callable[..., Row], within: Callable[[Ball], bool], of: Operation) -> Operation:
+def _derivatives(
+    name: str, expand: Callable[..., Row], within: Callable[[Ball], bool], disc: Disc | None, of: Operation
+) -> Operation:
     """f^(n)(x) for n ≥ 0, from the coefficients of f."""
     raw = of.raw
     assert raw is not None
 
     def at(n: int, z: Ball) -> Ball:
-        return _taylor(raw, expand, within, z, n + 1)[n] * math.factorial(n)
+        return _taylor(raw, expand, within, z, n + 1, disc)[n] * math.factorial(n)
 
     def further(n: int, z: Ball, count: int) -> Row:
         row = expand(z, n + count)
@@ -185,7 +190,8 @@ def _operation(
     expand: Callable[..., Row],
     within: Callable[[Ball], bool],
     slope: Callable[..., Any],
-    whole: bool,
+    whole: bool = False,
+    disc: Disc | None = None,
 ) -> Operation:
     def guarded(*args: Any) -> Ball:
         z = args[-1]
@@ -203,7 +209,7 @@ def _operation(
 
     def taylor(series: Any, *args: Any) -> Row:
         *n, c, count = args
-        row = _taylor(partial(guarded, *n), partial(expand, *n), within, acb(c), count)
+        row = _taylor(partial(guarded, *n), partial(expand, *n), within, acb(c), count, disc)
         return row if isinstance(c, flint.acb) else [a.real for a in row]
 
     return Operation(
@@ -240,7 +246,12 @@ def _in_parts(f: Callable[[Ball], Ball], slope: Callable[[Ball], Ball], x: Ball)
 
 
 def _taylor(
-    f: Callable[[Ball], Ball], expand: Callable[..., Row], within: Callable[[Ball], bool], c: Ball, n: int
+    f: Callable[[Ball], Ball],
+    expand: Callable[..., Row],
+    within: Callable[[Ball], bool],
+    c: Ball,
+    n: int,
+    disc: Disc | None,
 ) -> Row:
     """n Taylor coefficients over the ball c."""
     if not c.is_finite() or not within(c):
@@ -248,16 +259,11 @@ def _taylor(
     middle, radius = c.mid(), _half_width(c)
     if c.rel_accuracy_bits() >= s.THIN_BITS or not radius > 0:
         return expand(c, n)
-    count = n + _EXTRA
-    for times in _REACHES:
-        reach = radius * times
-        size = f(middle + acb(reach * arb(0, 1), reach * arb(0, 1)))
-        if size.is_finite():
-            break
-    else:
+    found = _largest(f, middle, radius) if disc is None else disc(middle)
+    if found is None or not radius < found[0]:
         return expand(c, n)
-    row, away = expand(middle, count), c - middle
-    q, bound = radius / reach, abs(size).upper()
+    (reach, bound), count = found, n + _EXTRA
+    row, away, q = expand(middle, count), c - middle, radius / reach
     out = []
     for k in range(n):
         total = acb(0)
@@ -269,6 +275,16 @@ def _taylor(
         tail = (bound / reach**k * math.comb(count, k) * q ** (count - k) / (1 - fall)).upper()
         out.append(total + acb(tail * arb(0, 1), tail * arb(0, 1)))
     return out
+
+
+def _largest(f: Callable[[Ball], Ball], middle: Ball, radius: Ball) -> tuple[Ball, Ball] | None:
+    """(R, M) for a square about the middle on which f is finite."""
+    for times in _REACHES:
+        reach = radius * times
+        size = f(middle + acb(reach * arb(0, 1), reach * arb(0, 1)))
+        if size.is_finite():
+            return reach, abs(size).upper()
+    return None
 
 
 def _half_width(c: Ball) -> Ball:

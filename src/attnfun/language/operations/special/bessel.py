@@ -46,7 +46,8 @@ def _entry(name: str, fast: tuple[str, str], arb_name: str, a: int, sigma: int, 
         return s.by_field(s.scipy(fast[n]), order)(x) if n in (0, 1) else order(x)
 
     within = off_negative if fields else anywhere
-    return family(name, at, expand, within, slope, floats=floats, ufuncs=(name,), **fields)
+    ufuncs = (name, f"{name[0]}n")
+    return family(name, at, expand, within, slope, floats=floats, ufuncs=ufuncs, **fields)
 
 
 _LOGARITHMIC: dict[str, Any] = {"needs": Need(POSITIVE), "cut": lambda g: g, "singular": lambda g: g}

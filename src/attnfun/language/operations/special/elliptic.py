@@ -11,7 +11,7 @@ For s ≤ 1/(2W) is |1 - w s| ≥ 1/2; for larger s it is s |1/s - w| ≥ d/(8W)
 from fractions import Fraction
 from typing import Any
 
-from attnfun.language.operations.analytic import analytic, by_discs, by_series, real_scipy
+from attnfun.language.operations.analytic import analytic, by_series, real_scipy
 from attnfun.language.operations.entry import Need, Range
 from attnfun.language.operations.shapes import Ball, arb
 
@@ -42,7 +42,6 @@ def _second_disc(m: Ball) -> tuple[Ball, Ball]:
     return far * 3 / 4, arb.pi() / 2 * (1 + size).sqrt()
 
 
-_K, _E = by_series(lambda t: t.elliptic_k()), by_series(_second, more=1)
 _FIELDS: dict[str, Any] = {
     "needs": Need(Range("must stay below 1", most=Fraction(1))),
     "cut": lambda g: 1 - g,
@@ -52,18 +51,20 @@ _FIELDS: dict[str, Any] = {
 OPERATIONS = (
     *analytic(
         "ellipk",
-        by_discs(lambda z: z.elliptic_k(), _K, _first_disc),
-        _K,
+        lambda z: z.elliptic_k(),
+        by_series(lambda t: t.elliptic_k()),
         _off_cut,
+        disc=_first_disc,
         ufuncs=("ellipk",),
         floats=real_scipy("ellipk", lambda z: z.elliptic_k()),
         **_FIELDS,
     ),
     *analytic(
         "ellipe",
-        by_discs(lambda z: z.elliptic_e(), _E, _second_disc),
-        _E,
+        lambda z: z.elliptic_e(),
+        by_series(_second, more=1),
         _off_cut,
+        disc=_second_disc,
         ufuncs=("ellipe",),
         floats=real_scipy("ellipe", lambda z: z.elliptic_e()),
         **_FIELDS,

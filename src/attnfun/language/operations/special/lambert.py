@@ -30,7 +30,6 @@ OPERATIONS = analytic(
     _off_cut,
     _slope,
     ball=monotone(lambda x: x.lambertw()),
-    ufuncs=("_lambertw",),
     floats=by_field(
         lambda x: np.where(x * _E >= -1, _complex(x.astype(np.complex128)).real, np.nan).astype(x.dtype), _complex
     ),

@@ -183,11 +183,15 @@ class _Proposals:
 
 
 def _require_defined(function: Function, continuous: bool, dtype: str) -> None:
-    """Refuse what is not defined; what jumps in the sup norm with a band that will do."""
-    require_defined(function.formula, function.box, continuous=False)
+    """Refuse what is not defined, and what only jumps with a band that will do."""
     try:
         require_defined(function.formula, function.box, continuous=continuous)
-    except AttnfunError as jump:
+    except AttnfunError as why:
+        jump = why
+        try:
+            require_defined(function.formula, function.box, continuous=False)
+        except AttnfunError:
+            raise jump from None
         X = function.box.probe(512, np.random.default_rng(0))
         with np.errstate(all="ignore"):
             sizes = [np.abs(values_at(a, function.box.names, X)) for a in function.arguments]

@@ -14,10 +14,10 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.composition import Composition
+from attnfun.certify.composition import Composition, prove_by_composition
 from attnfun.certify.jumps import Bands
 from attnfun.certify.staircase import prove_staircase
-from attnfun.certify.view import HeadView, LineAxis
+from attnfun.certify.view import HeadView, LineAxis, Undecided
 from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.function.view import Approximant
@@ -288,6 +288,14 @@ def test_every_shipped_jump_is_met_at_a_thousandth_of_its_range(name: str) -> No
     net = af.compile(row["formula"], row["domain"], 1e-3, norm=float(row["norm"]), relative=True)
     assert net.certificate.status is Status.PROVED and net.cost.keys <= 60
     assert along_lines(net.network, net.target, float(row["norm"]), lines=20) <= net.certificate.error[1] * (1 + 1e-3)
+
+
+def test_without_the_walls_nothing_is_said_of_a_program_that_jumps() -> None:
+    net = mean("oblique")
+    assert net.network.labels is not None
+    with pytest.raises(Undecided, match="jumps"):
+        prove_by_composition(net.network, net.target, net.network.labels, 1e-3)
+    assert prove(net.network, net.target, eps=10.0).status is Status.UNDECIDED
 
 
 # ---------------------------------------------------------------- bands

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 from dataclasses import replace
@@ -18,6 +19,7 @@ from attnfun.certify.composition import Composition, prove_by_composition
 from attnfun.certify.jumps import Bands
 from attnfun.certify.staircase import prove_staircase
 from attnfun.certify.view import HeadView, LineAxis, Undecided
+from attnfun.cli import main
 from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.function.view import Approximant
@@ -330,6 +332,15 @@ def test_the_bound_holds_at_points_just_off_the_band(name: str) -> None:
     assert errors(net.network, net.target, X).max() <= c.error[1] * (1 + 1e-9) + 1e-14
     inside = replace(net.target, band=None)
     assert errors(net.network, inside, inside.box.sample(400_000, np.random.default_rng(3))).max() >= c.error[0]
+
+
+def test_every_page_of_the_command_line_names_the_band(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "net.safetensors")
+    made = ["compile", "sign(x - 0.3)", "--domain", "x=-1:1", "--band", "1e-3", "--eps", "1e-6", "-o", path]
+    for words in (made, ["verify", path], ["show", path]):
+        with contextlib.suppress(SystemExit):
+            main(words)
+        assert "off the band |x - 0.3| < 0.001" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["step", "disc"])

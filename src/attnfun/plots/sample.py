@@ -114,7 +114,7 @@ class View:
         return X
 
     def truth(self, X: Array) -> Array:
-        """(n, p); NaN where the target has no value (a black box read from a file has none anywhere) or is in its band."""
+        """(n, p); NaN where the target has no value, as of a black box that was read from a file, and in its band."""
         if self.target.graph is None and self.target.call is None:
             return np.full((len(X), len(self.network.outputs)), np.nan)
         with np.errstate(all="ignore"):

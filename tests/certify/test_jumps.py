@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 from dataclasses import replace
@@ -14,10 +15,11 @@ import pytest
 
 import attnfun as af
 from attnfun.certify import Status
-from attnfun.certify.composition import Composition
+from attnfun.certify.composition import Composition, prove_by_composition
 from attnfun.certify.jumps import Bands
 from attnfun.certify.staircase import prove_staircase
-from attnfun.certify.view import HeadView, LineAxis
+from attnfun.certify.view import HeadView, LineAxis, Undecided
+from attnfun.cli import main
 from attnfun.errors import AttnfunError, DamagedFile, Infeasible, InvalidRequest
 from attnfun.kinds.function.prove import prove
 from attnfun.kinds.function.view import Approximant
@@ -290,6 +292,14 @@ def test_every_shipped_jump_is_met_at_a_thousandth_of_its_range(name: str) -> No
     assert along_lines(net.network, net.target, float(row["norm"]), lines=20) <= net.certificate.error[1] * (1 + 1e-3)
 
 
+def test_without_the_walls_nothing_is_said_of_a_program_that_jumps() -> None:
+    net = mean("oblique")
+    assert net.network.labels is not None
+    with pytest.raises(Undecided, match="jumps"):
+        prove_by_composition(net.network, net.target, net.network.labels, 1e-3)
+    assert prove(net.network, net.target, eps=10.0).status is Status.UNDECIDED
+
+
 # ---------------------------------------------------------------- bands
 
 
@@ -322,6 +332,15 @@ def test_the_bound_holds_at_points_just_off_the_band(name: str) -> None:
     assert errors(net.network, net.target, X).max() <= c.error[1] * (1 + 1e-9) + 1e-14
     inside = replace(net.target, band=None)
     assert errors(net.network, inside, inside.box.sample(400_000, np.random.default_rng(3))).max() >= c.error[0]
+
+
+def test_every_page_of_the_command_line_names_the_band(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "net.safetensors")
+    made = ["compile", "sign(x - 0.3)", "--domain", "x=-1:1", "--band", "1e-3", "--eps", "1e-6", "-o", path]
+    for words in (made, ["verify", path], ["show", path]):
+        with contextlib.suppress(SystemExit):
+            main(words)
+        assert "off the band |x - 0.3| < 0.001" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["step", "disc"])

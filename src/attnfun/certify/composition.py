@@ -409,6 +409,9 @@ class Composition:
 def prove_by_composition(network: Network, function: Function, labels: Labels, eps: float) -> tuple[Bound, float]:
     """See the module's statement; Undecided with the coordinate that could not be proved."""
     try:
-        return Composition(network, function, labels).prove(eps)
+        made = Composition(network, function, labels)
+        proved = made.prove(eps)
+        provided(not made.jumps, "composition: a step jumps, so that nothing is proved near its jumps")
+        return proved
     except RecursionError:
         raise Undecided("composition: the program is nested too deeply") from None

@@ -72,8 +72,11 @@ def prove_by_jumps(
     network: Network, function: Function, labels: Labels, norm: float, eps: float
 ) -> tuple[Bound, float]:
     """(bound of the L^p norm, or off the function's band, rounding); see the module's statement."""
-    made = Composition(network, function, labels)
-    bound, rounding = made.prove(eps, witnessed=math.isinf(norm))
+    try:
+        made = Composition(network, function, labels)
+        bound, rounding = made.prove(eps, witnessed=math.isinf(norm))
+    except RecursionError:
+        raise Undecided("composition: the program is nested too deeply") from None
     details = dict(bound.details)
     if math.isinf(norm):
         with precision(64):

@@ -36,7 +36,8 @@ def model_page(record: dict[str, Any]) -> list[Part]:
     """A model's record as facts: the certificate, the sizes, whatever its kind tells besides; then its heads."""
     parts: list[Part] = [] if record.get("verified", True) else [AS_STORED]
     parts += [*certificate_facts(record), *_sizes(record)]
-    parts += [(key.replace("_", " "), told(value) or None) for key, value in record.items() if key not in _SHOWN]
+    named = {*_SHOWN, "band"} if isinstance(record.get("band"), str) else _SHOWN  # with the norm
+    parts += [(key.replace("_", " "), told(value) or None) for key, value in record.items() if key not in named]
     parts += viewed(record, [["file", "{file}"], ["drawn", "{png}"]])
     parts += heads_page(record) if "explanation" in record else []
     return parts
@@ -89,6 +90,8 @@ def _norm(record: dict[str, Any]) -> str:
     named = (record.get("details") or {}).get("norm")
     if named is not None:
         return literal(str(named))
+    if isinstance(record.get("band"), str):  # of a function; a relation tells of its own
+        return f"sup, off the band {literal(record['band'])}"
     return "sup" if record["norm"] == "sup" else f"L^{number(record['norm'])} (volume-normalised)"
 
 

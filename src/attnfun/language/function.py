@@ -6,6 +6,7 @@ traced, about which nothing is known but a declared Lipschitz constant (every ce
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -42,8 +43,8 @@ class Function(Target):
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
     the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
     has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself,
-    and so where the expression is a broken line of few vertices (`vertices`), or is made of pieces (`pieces`). With a
-    `band` δ it is asked for only where every argument of a sign is at least δ in size.
+    and so where the expression is a broken line of few vertices (`vertices`), or is made of pieces (`pieces`), jumps of
+    at most `slack` left out. With a `band` δ it is asked for only where every argument of a sign is at least δ in size.
     """
 
     kind: ClassVar[str] = "function"
@@ -55,24 +56,29 @@ class Function(Target):
     call: Callable[[Array], Array] | None = None
     lipschitz: float | None = None
     source: Graph | None = None
+    slack: float = 0.0
     band: float | None = None
 
     @classmethod
-    def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...]) -> Function:
+    def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...], slack: float = 0.0) -> Function:
         """The function that an expression means on a box: its pieces joined, with its continuous extension, or as a
         broken line.
         """
         graph = by_quadrant(graph, box)
-        base = lowered(graph, box).graph
+        base = lowered(graph, box, slack).graph
         line = broken_line(base, box)
         whole = extended(base, box) if line is None else line
-        return cls(whole, box, outputs, source=None if whole is graph else graph)
+        return cls(whole, box, outputs, source=None if whole is graph else graph, slack=slack)
+
+    def loosened(self, slack: float) -> Function:
+        """The same function, with `graph` off by at most `slack` at every jump that is no larger."""
+        return self if self.expression is None else Function.of(self.expression, self.box, self.outputs, slack)
 
     @property
     def pieces(self) -> Lowered:
         """What was asked for with its pieces joined; `graph` continues that."""
         assert self.expression is not None
-        return lowered(self.expression, self.box)
+        return lowered(self.expression, self.box, self.slack)
 
     @property
     def formula(self) -> Graph:
@@ -303,6 +309,7 @@ class Function(Target):
         else:
             graph = self.source or self.graph
             own = {"kind": "function", "graph": graph.to_json(), "text": self.text}
+        own |= {"slack": self.slack} if self.slack else {}
         own |= {"outputs": list(self.outputs), "domain": self.box.text}
         return own if self.band is None else own | {"band": self.band}
 
@@ -323,7 +330,10 @@ class Function(Target):
         graph = Graph.from_json(data.get("graph"))
         if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):
             raise DamagedFile("the file's target does not fit its domain or its outputs")
-        function = cls.of(graph, box, tuple(names))
+        slack = data.get("slack", 0.0)
+        if not isinstance(slack, float) or not 0 <= slack < math.inf:
+            raise DamagedFile("the file's target has jumps left out that are not of a finite size")
+        function = cls.of(graph, box, tuple(names), slack)
         return function.outside(data["band"]) if "band" in data else function
 
 
@@ -423,7 +433,9 @@ def witnessed_range(function: Function) -> tuple[float, tuple[float, ...], tuple
             above, below = points[order[-1]], points[order[0]]
             difference = values[order[-1]] - values[order[0]]
         if difference > 0:
-            width = max(lower(difference), 0.0)  # 0 where it is below every double
+            gap = 0.0 if function.source is None else function.pieces.gap  # of both values
+            width = math.nextafter(lower(difference) - 2 * gap, -math.inf) if gap else lower(difference)
+            width = max(width, 0.0)  # 0 where it is below every double
             widths.append((width, tuple(float(v) for v in above), tuple(float(v) for v in below)))
     if not widths:
         centre = tuple(float(v) for v in (function.box.low_array + function.box.high_array) / 2)

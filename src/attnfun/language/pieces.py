@@ -77,14 +77,14 @@ def has_pieces(graph: Graph) -> bool:
 
 
 @lru_cache(maxsize=64)
-def lowered(graph: Graph, box: Box) -> Lowered:
-    """See the module's statement."""
+def lowered(graph: Graph, box: Box, slack: float = 0.0) -> Lowered:
+    """See the module's statement; a J_i that is proved to be at most `slack` in size is left out, too, and is a gap."""
     if not has_pieces(graph) or len(graph.nodes) > _MOST_NODES:
         return Lowered(graph)
     divides = any(n.divides and graph.nodes[n.args[-1]].op != "const" for n in graph.nodes)
     tidy = (lambda g: g) if divides else canonical  # which cancels factors, and with them where they vanish
     try:
-        work = _Lowering(tidy(graph), box)
+        work = _Lowering(tidy(graph), box, slack)
         outputs = [work.lowered(top) for top in work.outputs]
         found = tidy(work.build.graph(outputs))
     except AttnfunError:  # constants past their limits, an expression that grows too large
@@ -144,8 +144,8 @@ class _Written:
 
 
 class _Lowering:
-    def __init__(self, graph: Graph, box: Box) -> None:
-        self.box, self.build = box, Builder()
+    def __init__(self, graph: Graph, box: Box, slack: float) -> None:
+        self.box, self.slack, self.build = box, slack, Builder()
         at = self.build.copy(graph.nodes)
         self.outputs = [at[o] for o in graph.outputs]
         self.gap, self.points = 0.0, list[Point]()
@@ -439,15 +439,17 @@ class _Lowering:
                 run(self._of(n, w), BallAlgebra(clip_sqrt=True), {"u": _ball(*cut)})[0] for n in (t, *sides)
             )
             off = abs_upper(f - left) + abs_upper(f - right) + abs_upper(left - right)
-        return off if off <= _TINY * self._size(t) else None
+        return off if off <= max(_TINY * self._size(t), self.slack) else None
 
     def _tiny(self, t: int, jump: int) -> float | None:
-        """The size of a jump that is a number and tiny beside t."""
+        """The largest size of a jump, where it is within the slack, or a number and tiny beside t."""
         if self._varies(jump):
-            return None
+            low, high = self._range(jump) if self.slack else (-math.inf, math.inf)
+            off = max(-low, high)
+            return off if off <= self.slack else None
         with precision(_BITS):
             off = abs_upper(run(self.build.graph([jump]), BallAlgebra(), {})[0])
-        return off if off <= _TINY * self._size(t) else None
+        return off if off <= max(_TINY * self._size(t), self.slack) else None
 
     def _size(self, t: int) -> float:
         """How much t varies, roughly."""
@@ -555,14 +557,14 @@ class _Lowering:
             return None
         for w, c, s in self._terms(node.args[0]):
             try:
-                g = self._in_two(t, node.args[0], w, c, s) if self._tried() else None
+                found = self._in_two(t, node.args[0], w, c, s) if self._tried() else None
             except InvalidRequest:
                 continue
-            if g is not None:
-                return _Written(g, (), 0.0, ())
+            if found is not None:
+                return found
         return None
 
-    def _in_two(self, t: int, u: int, w: int, c: Fraction, s: int) -> int | None:
+    def _in_two(self, t: int, u: int, w: int, c: Fraction, s: int) -> _Written | None:
         build = self.build
         sides: dict[int, dict[int, int]] = {1: {}, -1: {}, 0: {}}
         for j in self._jumps(t):
@@ -573,13 +575,18 @@ class _Lowering:
         up = 1 if c > 0 else -1
         below, above, on = (self._replaced(t, sides[side]) for side in (-up, up, 0))
         at_s = [self._at(f, w, s) for f in (below, above, on)]
-        if any(self._difference(f, at_s[0])[1] != 0 for f in at_s[1:]):
-            return None
+        gap = 0.0
+        for f in at_s[1:]:
+            size, known = self._difference(f, at_s[0])
+            off = 0.0 if known == 0 else self._tiny(t, size)
+            if off is None:
+                return None
+            gap = max(gap, off)
         left = self._at(below, w, build.apply("min", w, s))
         right = self._at(above, w, build.apply("max", w, s))
         if left == at_s[0] or right == at_s[1]:
-            return right if left == at_s[0] else left
-        return build.apply("add", left, build.apply("sub", right, at_s[1]))
+            return _Written(right if left == at_s[0] else left, (), gap, ())
+        return _Written(build.apply("add", left, build.apply("sub", right, at_s[1])), (), gap, ())
 
     def _turn(self, argument: int, u: int) -> int:
         """1 where the argument is u, -1 where it is -u, else 0."""

@@ -112,7 +112,9 @@ def headed(page: Any, model: Any, fixed: bool = False) -> Any:
     high, mlp = float(certificate.error[1]), getattr(network, "is_mlp", False)
     proof = certificate.heading.lower()
     if np.isfinite(high):
-        proof += f": {certificate.norm_name} {'about' if certificate.measured else '≤'} {at_most(high)}"
+        proof += (
+            f": {certificate.norm_name}{certificate.off} {'about' if certificate.measured else '≤'} {at_most(high)}"
+        )
     eps = f"ε = {certificate.eps:g}" if certificate.eps is not None else ""
     made = f"{certificate.construction}, {network.dtype}".removeprefix(", ")
     parts = [eps, proof, *sizes(network), made, "an MLP" if mlp else ""]

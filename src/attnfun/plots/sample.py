@@ -114,11 +114,11 @@ class View:
         return X
 
     def truth(self, X: Array) -> Array:
-        """(n, p); NaN where the target has no value (a black box read from a file has none anywhere)."""
+        """(n, p); NaN where the target has no value, as of a black box that was read from a file, and in its band."""
         if self.target.graph is None and self.target.call is None:
             return np.full((len(X), len(self.network.outputs)), np.nan)
         with np.errstate(all="ignore"):
-            return np.asarray(self.target.values(X), dtype=np.float64)
+            return np.asarray(self.target.exact(X), dtype=np.float64)
 
     def output(self, X: Array) -> Array:
         return np.asarray(evaluate(self.network, X), dtype=np.float64).reshape(len(X), -1)

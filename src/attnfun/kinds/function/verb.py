@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnfun.certify.certificate import Certificate
-from attnfun.certify.extension import require_joined
+from attnfun.certify.extension import joined_gap, require_joined
 from attnfun.certify.verdict import Proof, verdict
 from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, require
 from attnfun.kinds.function.view import Approximant
@@ -18,6 +19,7 @@ from attnfun.language.arrays import values_at
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import FLOOR, Function
 from attnfun.language.numbers import one_of, whole_number
+from attnfun.language.pieces import has_pieces
 from attnfun.model import about
 from attnfun.search import Goal, Proposal, Proposals, Say, check_request, one_thread, read_norm, refusal, search
 
@@ -72,7 +74,9 @@ def compile(
     check_request(eps, dtype, seed, accept)
     one_of("realise", realise, ("attention", "mlp"))
     function = Function.on(target, domain, lipschitz)
-    if band is not None:
+    if band is None:
+        function = _loosened(function, power, float(eps), relative, dtype)
+    else:
         require(math.isinf(power), f"band={band!r:.30}: in an L^p norm jumps need none; leave band or norm out")
         function = function.outside(band)
     named = "sup" if math.isinf(power) else power
@@ -88,10 +92,11 @@ def compile(
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
     require_joined(function, power, float(eps))
+    room = float(eps) - joined_gap(function, power)
     goal = Goal(float(eps), power, shown)
     extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
     more = {"realise": realise, "options": extra, **_limits(options)}
-    request = Request(function, float(eps) * _SHARE, power, dtype, int(seed), **more)
+    request = Request(function, room * _SHARE, power, dtype, int(seed), **more)
     proposals = _Proposals(request, goal, method, say)
     try:
         with one_thread():
@@ -108,6 +113,18 @@ def compile(
         near = dict(why.nearest or {})  # an absolute eps; asked was for a fraction of the range
         raise Infeasible(str(why), {**near, "eps": float(f"{1.01 * near['eps'] / shown['range']:.3g}")}) from None
     return Approximant(function, found.weights, certificate, asked, found.told)
+
+
+def _loosened(function: Function, norm: float, eps: float, relative: bool, dtype: str) -> Function:
+    """The function with jumps of at most a quarter of eps left out, where none is left then: rounded coefficients."""
+    if not math.isinf(norm) or function.graph is None or not has_pieces(function.graph):
+        return function
+    with suppress(AttnfunError):
+        size = function.absolute(eps, dtype)[0] if relative else eps
+        loose = function.loosened(size / 4)
+        if not has_pieces(loose.formula) and loose.pieces.gap <= size / 2:
+            return loose
+    return function
 
 
 @dataclass
@@ -183,11 +200,15 @@ class _Proposals:
 
 
 def _require_defined(function: Function, continuous: bool, dtype: str) -> None:
-    """Refuse what is not defined; what jumps in the sup norm with a band that will do."""
-    require_defined(function.formula, function.box, continuous=False)
+    """Refuse what is not defined, and what only jumps with a band that will do."""
     try:
         require_defined(function.formula, function.box, continuous=continuous)
-    except AttnfunError as jump:
+    except AttnfunError as why:
+        jump = why
+        try:
+            require_defined(function.formula, function.box, continuous=False)
+        except AttnfunError:
+            raise jump from None
         X = function.box.probe(512, np.random.default_rng(0))
         with np.errstate(all="ignore"):
             sizes = [np.abs(values_at(a, function.box.names, X)) for a in function.arguments]

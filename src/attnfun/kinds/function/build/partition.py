@@ -24,8 +24,8 @@ Example: sin(x) + cos(y) on [−3,3]² at 0.05.
 """
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -33,6 +33,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
+from attnfun.kinds.function.build.sites import SITES, Sites, build_graded, build_power, graded_edges, power_sites
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.domain import Array, halved
 from attnfun.language.enclosures import abs_uppers, balls
@@ -52,6 +53,11 @@ _STEPS = 4_000  # of the interval in a quick estimate
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
 _OPERATIONS = 40_000_000  # of the proof, on all cells together, whatever `max_keys` allows: past it takes minutes
+_PLACES, _MARGIN = 4, 1.1  # in L^p: places of a point in its cell that are tried, and room for the proof
+_SEEN = 0.96  # of eps that samples may show of cells that follow them
+_ASKED = 400_000  # points at which a black box is asked by its proof, about
+_GRADED = 300_000  # cells along axes of their own, at most
+VARIANTS = ("auto", "uniform", "graded", "power")
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
 
 
@@ -72,10 +78,34 @@ class Partition(Construction):
     summary = "one head as a lookup table over max-affine cells: any continuous target, sup and L^p norms"
 
     def plan(self, request: Request) -> Plan:
+        variant = request.options.get("variant", "auto")
+        one_of("variant", variant, VARIANTS)
+        uniform = variant == "uniform" or request.options.get("temperature", "auto") != "auto"
+        plans, refusal = [], None
+        if variant in ("auto", "uniform"):
+            try:
+                plans.append(self._uniform(request))
+            except Infeasible as why:
+                refusal = why
+        if not uniform and not (request.beside and request.function.graph is not None):
+            plans += _adapted(request, variant, plans)
+        if not plans:
+            raise refusal or Infeasible(f"partition: no {variant} cells were found, at most {request.max_keys:,}")
+        plan = min(plans, key=lambda one: one.keys)
+        others = [f"{one.story['variant']} {one.keys:,}" for one in plans if one is not plan]
+        return replace(plan, story={**plan.story, **({"keys of the others": ", ".join(others)} if others else {})})
+
+    def build(self, request: Request, plan: Plan) -> Network:
+        if isinstance(plan.data, Grid):
+            return build_grid(request, plan.data)
+        return plan.data.build(request)
+
+    def _uniform(self, request: Request) -> Plan:
         temperature = request.options.get("temperature", "auto")
         one_of("temperature", temperature, ("auto", "sharp", "soft"))
         sharp = self._sharp(request)
-        story: dict[str, object] = {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
+        story: dict[str, object] = {"variant": "uniform"}
+        story |= {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
         grid = sharp
         soft = self._soft(request, sharp)
         if soft is not None:
@@ -91,12 +121,7 @@ class Partition(Construction):
         why = "partition: a soft temperature can be proved for one variable and few cells only"
         feasible(temperature != "soft" or grid is not sharp, why, {"temperature": "sharp"})
         story["published worst case"] = _published(request)
-        f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
-        size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
-        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, size, grid, story)
-
-    def build(self, request: Request, plan: Plan) -> Network:
-        return build_grid(request, plan.data)
+        return _plan(request, grid.keys, grid, story)
 
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
@@ -155,6 +180,69 @@ class Partition(Construction):
             if best[0] <= 0.97 * request.eps:
                 return Grid((count,), (best[1],))
         return None
+
+
+@dataclass(frozen=True)
+class Graded:
+    """Walls of the cells along every axis, from end to end of the box."""
+
+    edges: tuple[Array, ...]
+
+    def build(self, request: Request) -> Network:
+        return build_graded(request, self.edges, _SHARPNESS)
+
+
+@dataclass(frozen=True)
+class Power:
+    """A power diagram."""
+
+    sites: Sites
+
+    def build(self, request: Request) -> Network:
+        return build_power(request, self.sites, _SHARPNESS)
+
+
+def _plan(request: Request, keys: int, data: Any, story: dict[str, object]) -> Plan:
+    f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
+    size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
+    return Plan(Partition.name, keys, 1, 1, request.function.box.dim + 1, size, data, story)
+
+
+def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
+    """Plans of cells that follow the target, where they have fewer keys than those of `plans` and than is allowed."""
+    most = min([request.max_keys, *(plan.keys - 1 for plan in plans)])
+    found: list[Plan] = []
+    narrow = replace(request, eps=request.eps * _room(request))
+    if variant in ("auto", "graded"):
+        edges = graded_edges(narrow, partial(_oscillation, narrow))
+        keys = math.prod(len(ends) - 1 for ends in edges)
+        if keys <= min(most, _GRADED):
+            story: dict[str, object] = {"variant": "graded", "cells": [len(ends) - 1 for ends in edges]}
+            found.append(_plan(request, keys, Graded(edges), story))
+            most = keys // 2
+    if variant in ("auto", "power"):
+        sites = power_sites(narrow, min(most, SITES))
+        if sites is not None:
+            keys = len(sites.centres)
+            found.append(_plan(request, keys, Power(sites), {"variant": "power", "cells": [keys]}))
+    return found
+
+
+def _room(request: Request) -> float:
+    """The part of eps that cells which follow the samples may use; a black box needs the rest for its Lipschitz
+    constant: with (1 − part) ε left, balls of radius (1 − part) ε/L must cover the box.
+    """
+    function, box = request.function, request.function.box
+    if function.lipschitz is None:
+        return _SEEN
+    if not math.isinf(request.norm):
+        return _SEEN
+    for part in (_SEEN, 0.85, 0.75, 0.65, 0.5, 0.35):
+        radius = (1 - part) * request.eps / function.lipschitz
+        count = np.prod((box.high_array - box.low_array) * math.sqrt(box.dim) / (2 * radius) + 1)
+        if count <= _ASKED:
+            return part
+    return 0.35
 
 
 def _work(request: Request, cells: tuple[int, ...]) -> int:
@@ -328,18 +416,25 @@ def _axis_variation(request: Request, X: Array, base: Array, k: int) -> float:
 
 
 def _oscillation(request: Request, X: Array, base: Array, h: Array) -> float:
-    """The sampled |f(x ± h/2) − f(x)|, in the request's norm: largest, or p-th mean with its margin."""
-    box = request.function.box
-    signs = list(product((-0.5, 0.5), repeat=box.dim)) if box.dim <= 6 else [(-0.5,) * box.dim, (0.5,) * box.dim]
-    worst = np.zeros(len(X))
-    for sign in signs:
-        Y = np.clip(X + np.array(sign) * h, box.low_array, box.high_array)
+    """The sampled |f(x ± h/2) − f(x)|, h (d,) or (n, d): the largest; or in L^p the p-th mean for points anywhere in
+    their cells, with its margin.
+    """
+    box, largest = request.function.box, math.isinf(request.norm)
+    if largest:
+        signs = list(product((-0.5, 0.5), repeat=box.dim)) if box.dim <= 6 else [(-0.5,) * box.dim, (0.5,) * box.dim]
+        moves = [np.array(sign) for sign in signs]
+    else:
+        moves = list(np.random.default_rng(request.seed).uniform(-0.5, 0.5, (_PLACES, len(X), box.dim)))
+    found = []
+    for move in moves:
+        Y = np.clip(X + move * h, box.low_array, box.high_array)
         change = np.abs(request.function.values(Y) - base)
-        worst = np.maximum(worst, np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
-    if math.isinf(request.norm):
-        return float(worst.max())
-    largest = float(worst.max())  # powers of worst/largest: worst^p underflows for large p
-    return largest * float(np.mean((worst / largest) ** request.norm) ** (1 / request.norm)) * 1.3 if largest else 0.0
+        found.append(np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
+    worst = float(np.max(found))
+    if largest or not worst:
+        return worst
+    mean = float(np.mean((np.array(found) / worst) ** request.norm))  # worst^p underflows for large p
+    return worst * mean ** (1 / request.norm) * _MARGIN
 
 
 def _published(request: Request) -> dict[str, object]:

@@ -9,8 +9,13 @@ So with e_j(B) ≥ sup |f − V_j| over the part of B on which j is not left out
     |f − net| ≤ max over kept j of e_j(B) + leak·(max V − min V)        on B                              (lookup)
 
 as computed too, but for sums. That part of B lies in B ∩ {l_j − l_r ≥ −cut}, for r itself in B ∩ {l_r − l_j ≥ −cut} for
-every j. Each of these is cut down to a box, side by side: s = x − c with D_0 + Σ D_k s_k ≥ −cut has D_k s_k ≥ −cut −
-D_0 − Σ_{i≠k} |D_i| h_i. On it f lies in F(B), and in f(c) + Σ_k ∂_k F(B) s_k.
+every j. On it f is at most the upper end of its range F(B), and, with s = x − c, g the middle and e the radius of the
+range of ∇f over B, at most f(c) + g·s + Σ_k e_k h_k. By duality, for every μ ≥ 0,
+
+    g·s ≤ Σ_k |g_k + μ D_k| h_k + μ τ        where |s_k| ≤ h_k and D·s ≥ −τ,
+
+least at μ = 0 or at a μ = −g_k/D_k. So cells may have walls in any direction, and boxes need not be small beside them.
+Below likewise.
 
 For a soft head, let p_j be the weights of the kept keys at c, κ_j = a_j − Σ p_i a_i, y_j = Σ_k |κ_jk| h_k. On B
 
@@ -255,7 +260,7 @@ class _Search:
         target = self._target(low, high, c, h)
         least, most = np.minimum.reduceat(near.values, near.start), near.most(near.values)
         spread = (most - least) * _SAFE
-        lookup = near.most(_lookup(target, near, *self._parts(near, h)))
+        lookup = near.most(self._lookup(target, near, h))
         average, apart, v, doubt, swing = self._average(target, near, h)
         real = (np.fmin(lookup, average) + self.lost) * _SAFE
         moved = spread * upper_at("tanh", min(self.d / 2, 20.0))
@@ -284,7 +289,9 @@ class _Search:
         width = self.function.box.high_array - self.function.box.low_array
         longest = h / width
         share = longest / longest.max(axis=1, keepdims=True)  # ties go to the longest side
-        sides = change * share if target.slopes is None else change + (1e-3 * change.max(axis=1)[:, None] + 1e-300) * share
+        sides = (
+            change * share if target.slopes is None else change + (1e-3 * change.max(axis=1)[:, None] + 1e-300) * share
+        )
         middle = low + (high - low) / 2
         return np.where((low < middle) & (middle < high), sides, -1.0)
 
@@ -308,20 +315,26 @@ class _Search:
         below, above = np.fmax(whole[0], next_below(here[0] - reach)), np.fmin(whole[1], next_above(here[1] + reach))
         return _Target(here, (_finite(below, -np.inf), _finite(above, np.inf)), slopes)
 
-    def _parts(self, near: _Kept, h: Array) -> Pair:
-        """(pairs, d) ends of s = x − c between which a kept key is not left out; an empty part is one where it is."""
-        edge, swing = h[near.owner], np.abs(near.tilt) * h[near.owner]
-        slack = self.cut + 8 * self.keys.omega
-        rest = (swing.sum(axis=1, keepdims=True) - swing) * _SAFE
-        own, other = ((slack + side * near.lag[:, None] + rest) / np.abs(near.tilt) for side in (1.0, -1.0))
-        own, other = (_finite(next_above(reach + 1e-9 * np.abs(reach)), np.inf) for reach in (own, other))
-        up, down = near.tilt > 0, near.tilt < 0
-        low, high = np.where(up, -own, -np.inf), np.where(down, own, np.inf)  # D_k s_k ≥ −own |D_k|
-        first, last = np.where(down, -other, -np.inf), np.where(up, other, np.inf)  # of the reference: D_k s_k ≤ …
-        first, last = np.maximum.reduceat(first, near.start), np.minimum.reduceat(last, near.start)
-        mine = near.own[:, None]
-        low, high = np.where(mine, first[near.owner], low), np.where(mine, last[near.owner], high)
-        return np.maximum(low, -edge), np.minimum(high, edge)
+    def _lookup(self, target: _Target, near: _Kept, h: Array) -> Array:
+        """(pairs, outputs) e_j: sup |f − V_j| over the part of its box on which key j is not left out."""
+        low, high = (end[near.owner] for end in target.whole)
+        if target.slopes is not None:
+            edge, slack = h[near.owner][:, None, :], self.cut + 8 * self.keys.omega
+            middle = (target.slopes[0] + target.slopes[1]) / 2
+            radius = np.maximum(target.slopes[1] - middle, middle - target.slopes[0])
+            around = ((radius * h[:, None, :]).sum(axis=2) * _SAFE)[near.owner]
+            g, tilt, lag = middle[near.owner], near.tilt[:, None, :], near.lag[:, None]
+            mine = near.own[:, None]
+            for side in (1.0, -1.0):
+                key = _reach(side * g, tilt, slack + lag, edge)
+                reference = np.minimum.reduceat(_reach(side * g, -tilt, slack - lag, edge), near.start)[near.owner]
+                rise = np.where(mine, reference, key)
+                rise = rise + around + 4 * _U * (np.abs(rise) + around)
+                if side > 0:
+                    high = np.fmin(high, next_above(target.here[1][near.owner] + rise))
+                else:
+                    low = np.fmax(low, next_below(target.here[0][near.owner] - rise))
+        return next_above(np.maximum(high - near.values, near.values - low))
 
     def _average(self, target: _Target, near: _Kept, h: Array) -> tuple[Array, Array, Array, Array, Array]:
         """The second form, all (n, outputs): upper and lower bounds of |f − net| on the boxes, net being the average
@@ -366,20 +379,20 @@ class _Search:
         return high, np.where(few, low, -np.inf), v, doubt, mean
 
 
-def _lookup(target: _Target, near: _Kept, first: Array, last: Array) -> Array:
-    """(pairs, outputs) e_j: sup |f − V_j| over the part of its box on which key j is not left out."""
-    low, high = target.whole[0][near.owner], target.whole[1][near.owner]
-    if target.slopes is not None:
-        form, size = [end[near.owner] for end in target.here], 0.0
-        for k in range(first.shape[1]):
-            slopes = [end[near.owner, :, k] for end in target.slopes]
-            corners = np.stack([slope * end[:, k : k + 1] for slope in slopes for end in (first, last)])
-            form = [form[0] + corners.min(axis=0), form[1] + corners.max(axis=0)]
-            size = size + np.abs(corners).max(axis=0)
-        doubt = 8 * first.shape[1] * _U * (size + np.maximum(np.abs(form[0]), np.abs(form[1])))
-        low, high = np.fmax(low, form[0] - doubt), np.fmin(high, form[1] + doubt)
-    away = next_above(np.maximum(high - near.values, near.values - low))
-    return np.where((first > last).any(axis=1)[:, None], 0.0, np.maximum(away, 0.0))
+def _reach(g: Array, D: Array, tau: Array, h: Array) -> Array:
+    """(pairs, outputs) an upper bound of g·s for |s_k| ≤ h_k and D·s ≥ −τ; g (pairs, outputs, d), D (pairs, 1, d).
+
+    It may be negative. Every sum is taken up by what its roundings may be.
+    """
+    best = (np.abs(g) * h).sum(axis=2) * _SAFE
+    for k in range(g.shape[2]):
+        mu = -g[:, :, k] / D[:, :, k]
+        mu = np.where(np.isfinite(mu) & (mu > 0), mu, 0.0)
+        tilted = mu[:, :, None] * D
+        size = ((np.abs(g) + np.abs(tilted)) * h).sum(axis=2) + mu * np.abs(tau)
+        bound = (np.abs(g + tilted) * h).sum(axis=2) + mu * tau + 16 * (g.shape[2] + 4) * _U * size
+        best = np.fmin(best, bound)
+    return best
 
 
 def _columns(values: Iterable[Interval], n: int) -> Pair:
@@ -486,7 +499,24 @@ def _worth(boxes: Boxes, volume: Array, p: float) -> NDArray[np.bool_]:
     return out & able
 
 
-_EXACT = {"var", "const", "pi", "e", "add", "sub", "mul", "div", "neg", "powi", "sqrt", "abs", "max", "min", "relu", "sign"}
+_EXACT = {
+    "var",
+    "const",
+    "pi",
+    "e",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "powi",
+    "sqrt",
+    "abs",
+    "max",
+    "min",
+    "relu",
+    "sign",
+}
 
 
 def _bound(

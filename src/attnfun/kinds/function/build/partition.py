@@ -24,6 +24,7 @@ Example: sin(x) + cos(y) on [−3,3]² at 0.05.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
@@ -33,7 +34,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
-from attnfun.kinds.function.build.sites import SITES, Sites, build_graded, build_power, graded_edges, power_sites
+from attnfun.kinds.function.build.sites import SITES, build_graded, build_power, graded_cells, power_sites
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.domain import Array, halved
 from attnfun.language.enclosures import abs_uppers, balls
@@ -96,9 +97,9 @@ class Partition(Construction):
         return replace(plan, story={**plan.story, **({"keys of the others": ", ".join(others)} if others else {})})
 
     def build(self, request: Request, plan: Plan) -> Network:
-        if isinstance(plan.data, Grid):
-            return build_grid(request, plan.data)
-        return plan.data.build(request)
+        build: Callable[..., Network]
+        build, cells = plan.data
+        return build(request, cells)
 
     def _uniform(self, request: Request) -> Plan:
         temperature = request.options.get("temperature", "auto")
@@ -121,7 +122,7 @@ class Partition(Construction):
         why = "partition: a soft temperature can be proved for one variable and few cells only"
         feasible(temperature != "soft" or grid is not sharp, why, {"temperature": "sharp"})
         story["published worst case"] = _published(request)
-        return _plan(request, grid.keys, grid, story)
+        return _plan(request, grid.keys, (build_grid, grid), story)
 
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
@@ -182,26 +183,6 @@ class Partition(Construction):
         return None
 
 
-@dataclass(frozen=True)
-class Graded:
-    """Walls of the cells along every axis, from end to end of the box."""
-
-    edges: tuple[Array, ...]
-
-    def build(self, request: Request) -> Network:
-        return build_graded(request, self.edges, _SHARPNESS)
-
-
-@dataclass(frozen=True)
-class Power:
-    """A power diagram."""
-
-    sites: Sites
-
-    def build(self, request: Request) -> Network:
-        return build_power(request, self.sites, _SHARPNESS)
-
-
 def _plan(request: Request, keys: int, data: Any, story: dict[str, object]) -> Plan:
     f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
     size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
@@ -214,17 +195,19 @@ def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
     found: list[Plan] = []
     narrow = replace(request, eps=request.eps * _room(request))
     if variant in ("auto", "graded"):
-        edges = graded_edges(narrow, partial(_oscillation, narrow))
-        keys = math.prod(len(ends) - 1 for ends in edges)
+        cells = graded_cells(narrow)
+        keys = math.prod(cells.cells)
         if keys <= min(most, _GRADED):
-            story: dict[str, object] = {"variant": "graded", "cells": [len(ends) - 1 for ends in edges]}
-            found.append(_plan(request, keys, Graded(edges), story))
-            most = keys // 2
+            story: dict[str, object] = {"variant": "graded", "cells": cells.cells}
+            found.append(_plan(request, keys, (partial(build_graded, sharpness=_SHARPNESS), cells), story))
+    if variant == "auto":  # cells anywhere are looked up one by one, and take longer to prove
+        most = min([most, *(plan.keys // 2 for plan in (*plans, *found))])
     if variant in ("auto", "power"):
         sites = power_sites(narrow, min(most, SITES))
         if sites is not None:
             keys = len(sites.centres)
-            found.append(_plan(request, keys, Power(sites), {"variant": "power", "cells": [keys]}))
+            story = {"variant": "power", "cells": [keys]}
+            found.append(_plan(request, keys, (partial(build_power, sharpness=_SHARPNESS), sites), story))
     return found
 
 

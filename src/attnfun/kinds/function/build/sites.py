@@ -2,13 +2,14 @@
 
 | symbol | meaning |
 | --- | --- |
-| h_a(t) | width of the cells of axis a at t |
+| D_a(t) | steepness of the target along axis a at t |
 | y = T x + c | coordinates in which cells are as wide as high |
 | v_j | centres in y: the power diagram is {j : \\|y − v_j\\| least} |
 
-*Graded*: a product head whose cells are narrow where the target changes along their axis. Widths are h_a(t) = η/D_a(t),
-D_a(t) the largest sampled slope along axis a over all points with coordinate t, and η the largest number at which the
-sampled change over half a cell is small enough. Keys are tangent lines with these walls.
+*Graded*: a product head whose cells are narrow where the target changes along their axis. D_a(t) is the largest sampled
+slope along axis a over all points with coordinate t; walls lie at equal steps of ∫ D_a, the centre of a cell at half a
+step. The step is the largest at which the error that samples and corners of cells show is small enough. Keys are
+tangent lines with these walls.
 
 *Power*: one axis of rank d + 1, logits R(⟨v_j, y⟩ − |v_j|²/2), whose cells are the Voronoi cells of the v_j. They are
 the centres of a tree: cubes in y are cut into 2^d until the target varies little on each (in L^p: until the sum of what
@@ -23,7 +24,6 @@ Failure mode: features that no sample saw; the proof then fails, and more are ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
@@ -35,12 +35,14 @@ from attnfun.network import Axis, Head, Network, rounded
 
 _BINS = 512
 _SLOPES = 60_000  # points at which slopes are sampled
-_FLAT = 0.02  # of the largest slope, below which a slope counts as that
+_TRIED = 20_000  # points at which cells are tried
+_FLAT = 1e-3  # of the largest slope, below which a slope counts as that
 _ROOTS = (2, 3, 5, 7)  # first cubes along the longest side
 _STRETCH = 1 / 48  # least root of an eigenvalue of the map, of the largest
 _FINE = {1: 513, 2: 65, 3: 25}  # samples a side of a first cube, at most
 _COARSE = {1: 17, 2: 7, 3: 5}  # of any cube, at least
 _ROUNDS = 6
+_PROBES = 20_000
 _TOGETHER = 400_000  # samples at once
 _DEEPEST = 24
 SITES = 20_000
@@ -49,41 +51,69 @@ SITES = 20_000
 # ---------------------------------------------------------------- graded along each axis
 
 
-def graded_edges(request: Request, change: Callable[[Array, Array, Array], float]) -> tuple[Array, ...]:
-    """For every axis the ends of its cells, from end to end of the box. `change(X, f(X), h)`: the sampled change of the
-    target over half a cell of widths h (n, d), to be at most eps.
-    """
+@dataclass(frozen=True)
+class Graded:
+    """For every axis the ends of its cells, from end to end of the box, and their centres."""
+
+    edges: tuple[Array, ...]
+    centres: tuple[Array, ...]
+
+    @property
+    def cells(self) -> list[int]:
+        return [len(c) for c in self.centres]
+
+
+def graded_cells(request: Request) -> Graded:
+    """Cells along every axis whose sampled error is at most eps."""
     function, box = request.function, request.function.box
-    rng = np.random.default_rng(request.seed)
-    X = box.sample(_SLOPES, rng)
+    X = box.sample(_SLOPES, np.random.default_rng(request.seed))
     base = function.values(X)
     width = box.high_array - box.low_array
     bins = np.minimum(((X - box.low_array) / width * _BINS).astype(int), _BINS - 1)
-    density = np.empty((box.dim, _BINS))
+    risen = []
     for k in range(box.dim):
-        density[k] = _slopes_along(request, X, base, bins[:, k], k)
-    few = slice(0, 20_000)
-    at = density[np.arange(box.dim), bins[few]]
+        density = _slopes_along(request, X, base, bins[:, k], k)
+        risen.append(np.concatenate([[0.0], np.cumsum(density)]) * (width[k] / _BINS))
+    lines = [np.linspace(a, b, _BINS + 1) for a, b in zip(box.low, box.high, strict=True)]
 
-    def within(eta: float) -> bool:
-        return change(X[few], base[few], np.minimum(eta / at, width)) <= request.eps
+    def cells(step: float) -> Graded:
+        edges, centres = [], []
+        for rise, line in zip(risen, lines, strict=True):
+            count = max(1, math.ceil(rise[-1] / step - 1e-9))
+            at = np.interp(np.arange(2 * count + 1) / (2 * count) * rise[-1], rise, line)
+            edges.append(at[::2])
+            centres.append(at[1::2])
+        return Graded(tuple(edges), tuple(centres))
 
-    low, high = 1e-9, float((density.max(axis=1) * width).sum()) + 1e-300
+    low, high = 1e-9, max(float(rise[-1]) for rise in risen)
     low *= high
+    few = slice(0, _TRIED)
     while high / low > 1.01:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if within(middle) else (low, middle)
-    edges = []
-    for k in range(box.dim):
-        cells = np.concatenate([[0.0], np.cumsum(density[k]) / low * width[k] / _BINS])
-        count = max(1, math.ceil(cells[-1] - 1e-9))
-        inner = np.interp(np.arange(1, count) / count * cells[-1], cells, np.linspace(box.low[k], box.high[k], _BINS + 1))
-        edges.append(np.concatenate([[box.low[k]], inner, [box.high[k]]]))
-    return tuple(edges)
+        within = _graded_error(request, X[few], base[few], cells(middle)) <= request.eps
+        low, high = (middle, high) if within else (low, middle)
+    return cells(low)
+
+
+def _graded_error(request: Request, X: Array, base: Array, cells: Graded) -> float:
+    """The sampled error: at points, and in the sup norm at the corners of their cells."""
+    function, norm, d = request.function, request.norm, X.shape[1]
+    index = [np.clip(np.searchsorted(e, X[:, k], side="right") - 1, 0, len(e) - 2) for k, e in enumerate(cells.edges)]
+    values = function.values(np.stack([c[i] for c, i in zip(cells.centres, index, strict=True)], axis=1))
+    error = np.max(np.abs(values - base), axis=1)
+    if not math.isinf(norm):
+        largest = float(error.max())
+        return largest * float(np.mean((error / largest) ** norm)) ** (1 / norm) if largest > 0 else 0.0
+    worst = float(np.max(error[np.isfinite(error)], initial=0.0))
+    for sides in product((0, 1), repeat=d) if d <= 6 else [(0,) * d, (1,) * d]:
+        corner = np.stack([e[i + side] for e, i, side in zip(cells.edges, index, sides, strict=True)], axis=1)
+        away = np.abs(values - function.values(corner))
+        worst = max(worst, float(np.max(away[np.isfinite(away)], initial=0.0)))
+    return worst
 
 
 def _slopes_along(request: Request, X: Array, base: Array, bins: Array, k: int) -> Array:
-    """(bins,) the largest slope along variable k, or in L^p its p-th mean; of a bin and its neighbours."""
+    """(bins,) the largest slope along variable k, or in L^p its p-th mean."""
     box = request.function.box
     step = (box.high[k] - box.low[k]) / _BINS
     Y = X.copy()
@@ -97,16 +127,14 @@ def _slopes_along(request: Request, X: Array, base: Array, bins: Array, k: int) 
         count = np.maximum(np.bincount(bins, minlength=_BINS), 1)
         largest = max(float(slope.max()), 1e-300)
         found = largest * (np.bincount(bins, (slope / largest) ** request.norm, _BINS) / count) ** (1 / request.norm)
-    wide = np.pad(found, 2, mode="edge")
-    found = np.max([wide[i : i + _BINS] for i in range(5)], axis=0)
     return np.asarray(np.maximum(found, max(_FLAT * float(found.max()), 1e-300)))
 
 
-def build_graded(request: Request, edges: tuple[Array, ...], sharpness: float) -> Network:
+def build_graded(request: Request, cells: Graded, sharpness: float) -> Network:
     """The product head of these cells: tangent lines that meet at the walls, at least 2S per cell width apart."""
     function, box = request.function, request.function.box
-    axes, centres = [], []
-    for k, ends in enumerate(edges):
+    axes = []
+    for k, ends in enumerate(cells.edges):
         middle = float(rounded(np.array(box.low[k] + (box.high[k] - box.low[k]) / 2), request.dtype))
         t, h = ends[1:-1] - middle, np.diff(ends)
         gaps = 2 * sharpness / np.minimum(h[:-1], h[1:])
@@ -117,8 +145,7 @@ def build_graded(request: Request, edges: tuple[Array, ...], sharpness: float) -
         query[0, k] = 1.0
         biases = rounded(biases - (biases.max() + biases.min()) / 2, request.dtype)
         axes.append(Axis(query, np.array([-middle]), slopes[:, None], biases))
-        centres.append(ends[:-1] + h / 2)
-    mesh = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1)
+    mesh = np.stack(np.meshgrid(*cells.centres, indexing="ij"), axis=-1)
     values = function.values(mesh.reshape(-1, box.dim)).reshape(*mesh.shape[:-1], -1)
     names = "cell " + ", ".join(f"{{{k}}} of {n}" for k, n in enumerate(box.names))
     writes = tuple(f"value of {o}" for o in function.outputs)
@@ -139,12 +166,13 @@ class Sites:
 
 @dataclass(frozen=True)
 class _Cubes:
-    """Cubes in y, their half sides, how often they were cut, and what is left on them."""
+    """Cubes in y, their half sides, how often they were cut, what is left on them, and the value that leaves it."""
 
     centre: Array
     half: Array
     depth: Array
     left: Array
+    value: Array
 
     def of(self, which: Array) -> _Cubes:
         return _Cubes(*(part[which] for part in vars(self).values()))
@@ -153,7 +181,11 @@ class _Cubes:
         signs = np.array(list(product((-0.5, 0.5), repeat=self.centre.shape[1])))
         centre = self.centre[:, None] + signs * self.half[:, None, None]
         count = len(signs)
-        return centre.reshape(-1, self.centre.shape[1]), np.repeat(self.half / 2, count), np.repeat(self.depth + 1, count)
+        return (
+            centre.reshape(-1, self.centre.shape[1]),
+            np.repeat(self.half / 2, count),
+            np.repeat(self.depth + 1, count),
+        )
 
 
 def power_sites(request: Request, most: int) -> Sites | None:
@@ -205,10 +237,6 @@ class _Place:
     def x(self, y: Array) -> Array:
         return np.asarray(y @ self.back.T + self.middle)
 
-    def clipped(self, y: Array) -> Array:
-        box = self.request.function.box
-        return np.clip(self.x(y), box.low_array, box.high_array)
-
     def judged(self, centre: Array, half: Array, depth: Array) -> tuple[_Cubes, Array, Array]:
         """Cubes of one depth, those that meet the box, with what is left on them, and their samples (y, f)."""
         function, norm, d = self.request.function, self.request.norm, len(self.middle)
@@ -220,14 +248,15 @@ class _Place:
         for i in range(0, len(centre), step):
             rows = slice(i, i + step)
             y = centre[rows, None] + offsets * half[rows, None, None]
-            x = self.x(y)
-            inside = function.box.contains(x)
+            x = np.clip(self.x(y), function.box.low_array, function.box.high_array)  # onto faces that cut the cube
+            y = (x - self.middle) @ self.map.T
+            inside = np.all(np.abs(y - centre[rows, None]) <= half[rows, None, None] * (1 + 1e-9), axis=2)
             f = function.values(x[inside])
-            used, left = _left(np.nonzero(inside)[0], f, len(y), norm)
+            used, left, value = _left(np.nonzero(inside)[0], f, len(y), norm)
             if not math.isinf(norm):
                 share = abs(np.linalg.det(self.back)) / np.prod(function.box.high_array - function.box.low_array)
                 left = left * (2 * half[rows]) ** d * share * used / len(offsets)
-            parts.append(_Cubes(centre[rows], half[rows], depth[rows], left).of(used > 0))
+            parts.append(_Cubes(centre[rows], half[rows], depth[rows], left, value).of(used > 0))
             ys.append(y[inside])
             fs.append(f)
         return _together(parts), np.concatenate(ys), np.concatenate(fs)
@@ -266,8 +295,9 @@ def _tree(request: Request, T: Array, roots: int, most: int) -> Sites | None:
         cubes = place.cut(cubes, bad, clouds)
         bad = _wanting(cubes.left, request.eps, request.norm)
     if not math.isinf(request.norm):
-        found = Sites(T, cubes.centre, request.function.values(place.clipped(cubes.centre)))
-        return found if len(found.centres) <= most else None
+        return Sites(T, cubes.centre, cubes.value) if len(cubes.left) <= most else None
+    X = box.probe(_PROBES, np.random.default_rng([request.seed, request.attempt]))
+    clouds.append(((X - place.middle) @ T.T, request.function.values(X)))
     return _mended(place, cubes, clouds, most)
 
 
@@ -282,16 +312,13 @@ def _mended(place: _Place, cubes: _Cubes, clouds: list[tuple[Array, Array]], mos
         y, f = (np.concatenate(column) for column in zip(*clouds, strict=True))
         owner = cKDTree(cubes.centre).query(y)[1]
         order = np.argsort(owner, kind="stable")
-        used, left = _left(owner[order], f[order], len(cubes.left), math.inf)
+        used, left, value = _left(owner[order], f[order], len(cubes.left), math.inf)
         bad = left > request.eps
         if not bad.any() or attempt == _ROUNDS:
             break
         cubes = place.cut(cubes, bad, clouds)
-    values = request.function.values(place.clipped(cubes.centre))
-    start = (np.cumsum(used) - used)[used > 0]
-    ends = np.minimum.reduceat(f[order], start), np.maximum.reduceat(f[order], start)
-    values[used > 0] = ends[0] + (ends[1] - ends[0]) / 2
-    return Sites(place.map, cubes.centre, values)
+    value[used == 0] = cubes.value[used == 0]
+    return Sites(place.map, cubes.centre, value)
 
 
 def build_power(request: Request, sites: Sites, sharpness: float) -> Network:
@@ -312,24 +339,30 @@ def build_power(request: Request, sites: Sites, sharpness: float) -> Network:
     return request.network_of(Head("partition", (axis,), rounded(sites.values, request.dtype), writes, "cell {0}"))
 
 
-def _left(owner: Array, f: Array, count: int, norm: float) -> tuple[Array, Array]:
-    """(count,) the part of the samples that are in the box, and half the range of f there; in L^p the mean of |f − its
-    median|^p over the cube."""
+def _left(owner: Array, f: Array, count: int, norm: float) -> tuple[Array, Array, Array]:
+    """How many samples each has; half the range of f and its middle; in L^p the mean of |f − value|^p and that value,
+    the mean or, at a jump, what most samples are near.
+    """
     seen = np.bincount(owner, minlength=count)
-    left = np.zeros(count)
-    if len(owner) == 0:
-        return seen, left
-    start = np.cumsum(seen)[seen > 0] - seen[seen > 0]
+    left, value = np.zeros(count), np.zeros((count, f.shape[1]))
+    some = seen > 0
+    if not some.any():
+        return seen, left, value
+    many = seen[some]
+    start = np.cumsum(many) - many
     most, least = np.maximum.reduceat(f, start), np.minimum.reduceat(f, start)
     if math.isinf(norm):
-        left[seen > 0] = ((most - least) / 2).max(axis=1)
-        return seen, left
-    centre = np.add.reduceat(f, start) / seen[seen > 0][:, None]
-    middle = np.where(np.abs(most - centre) < np.abs(centre - least), most, least)  # a jump: the side with more points
-    smooth = np.add.reduceat(np.abs(f - np.repeat(centre, seen[seen > 0], axis=0)) ** norm, start)
-    jump = np.add.reduceat(np.abs(f - np.repeat(middle, seen[seen > 0], axis=0)) ** norm, start)
-    left[seen > 0] = np.minimum(smooth, jump).max(axis=1) / seen[seen > 0]
-    return seen, left
+        value[some] = least + (most - least) / 2
+        left[some] = ((most - least) / 2).max(axis=1)
+        return seen, left, value
+    mean = np.add.reduceat(f, start) / many[:, None]
+    near = np.where(most - mean < mean - least, most, least)
+    off = [
+        np.add.reduceat(np.abs(f - np.repeat(v, many, axis=0)) ** norm, start).max(axis=1) / many for v in (mean, near)
+    ]
+    value[some] = np.where((off[0] <= off[1])[:, None], mean, near)
+    left[some] = np.minimum(*off)
+    return seen, left, value
 
 
 def _wanting(left: Array, eps: float, norm: float) -> Array:

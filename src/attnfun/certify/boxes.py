@@ -62,7 +62,7 @@ from attnfun.network import Head, Network
 
 Index = NDArray[np.intp]
 _KEYS = 300_000
-_ENTRIES = 60_000_000  # pairs of a box and a kept key, over the whole proof
+_ENTRIES = 25_000_000  # pairs of a box and a kept key, over the whole proof
 _CALLS = 4_000_000  # of a black box
 _TOGETHER = 400_000
 _AVERAGED = 4_000  # kept keys up to which the second form is tried: their sums are off by less than 1e-12

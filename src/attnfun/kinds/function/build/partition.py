@@ -44,7 +44,8 @@ from attnfun.network import Axis, Head, Network, evaluate, rounded
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
-_SOFT_CELLS = 400
+_SOFT_CELLS = {1: 400, 2: 4_000, 3: 2_000}
+_SOFT_POINTS, _SEEN_SOFT = 20_000, 0.93  # of several variables: samples, and the part of eps that these may show
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
 _FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
 _MOST_OUTPUTS = 64
@@ -119,7 +120,7 @@ class Partition(Construction):
             softer, error = _softest(request, sharp)
             story["R of the smallest true error (sampled, unproved)"] = _inverse_temperature(request, softer)
             story["its sampled error"] = error
-        why = "partition: a soft temperature can be proved for one variable and few cells only"
+        why = "partition: a soft temperature is for at most three variables and few cells"
         feasible(temperature != "soft" or grid is not sharp, why, {"temperature": "sharp"})
         story["published worst case"] = _published(request)
         return _plan(request, grid.keys, (build_grid, grid), story)
@@ -163,23 +164,28 @@ class Partition(Construction):
         return Grid(cells, (_SHARPNESS,) * len(cells))
 
     def _soft(self, request: Request, sharp: Grid) -> Grid | None:
-        """Fewer cells at a softer temperature, in one variable, by the sampled error."""
-        if len(sharp.cells) != 1 or not math.isinf(request.norm) or request.function.graph is None:
+        """Fewer cells at a softer temperature, by the sampled error: for at most three variables and few cells."""
+        box, d = request.function.box, len(sharp.cells)
+        if d > 3 or not math.isinf(request.norm) or request.function.graph is None:
             return None
-        low, high = request.function.box.low[0], request.function.box.high[0]
         if request.dtype == "float32" and request.attempt:  # its rounding was too much for the proof
             return None
-        far = max(abs(low), abs(high)) / (high - low)
+        sides = zip(box.low, box.high, strict=True)
+        far = max(max(abs(low), abs(high)) / (high - low) for low, high in sides)
         rough = max(_SOFT) * _ROUNDOFF[request.dtype] * (4 + 8 * far)  # times cells², about what logits round by
-        X = np.linspace(low, high, 6001)[:, None]
+        X = (
+            np.linspace(box.low[0], box.high[0], 6001)[:, None]
+            if d == 1
+            else box.probe(_SOFT_POINTS, np.random.default_rng(0))
+        )
         truth = request.function.values(X)
         for share in (0.3, 0.4, 0.5, 0.6, 0.75, 0.9):
-            count = max(2, math.ceil(sharp.cells[0] * share))
-            if count > _SOFT_CELLS or rough * count**2 > 0.1:
+            counts = tuple(min(c, max(2, math.ceil(c * share))) for c in sharp.cells)
+            if math.prod(counts) > _SOFT_CELLS[d] or rough * max(counts) ** 2 > 0.1:
                 return None
-            best = min((_error(request, Grid((count,), (s,)), X, truth), s) for s in _SOFT)
-            if best[0] <= 0.97 * request.eps:
-                return Grid((count,), (best[1],))
+            best = min((_error(request, Grid(counts, (s,) * d), X, truth), s) for s in _SOFT)
+            if best[0] <= (0.97 if d == 1 else _SEEN_SOFT) * request.eps:
+                return Grid(counts, (best[1],) * d)
         return None
 
 
@@ -217,7 +223,7 @@ def _room(request: Request) -> float:
     """
     function, box = request.function, request.function.box
     if function.lipschitz is None:
-        return _SEEN
+        return _SEEN if box.dim <= 2 else 0.88
     if not math.isinf(request.norm):
         return _SEEN
     for part in (_SEEN, 0.85, 0.75, 0.65, 0.5, 0.35):

@@ -21,9 +21,9 @@ For a soft head, let p_j be the weights of the kept keys at c, κ_j = a_j − Σ
 
     p_j e^{−y_j}/Σ p_i e^{y_i}  ≤  p_j(x)  ≤  p_j e^{y_j}
 
-(the sum Σ p_i e^{κ_i s} is at least e^0, by Jensen). Let Δ_j be how far this allows p_j(x) from p_j, v = Σ p_j V_j. Then
-|net − v| ≤ ρ = Σ Δ_j |V_j − v|, ∂_k net = Σ p_j(x) κ_jk (V_j − net(x)) is within Σ Δ_j |κ_jk| |V_j − v| + ρ Σ p_j e^{y_j}
-|κ_jk| of G_k = Σ p_j κ_jk (V_j − v), and
+(the sum Σ p_i e^{κ_i s} is at least e^0, by Jensen). Let Δ_j be how far this allows p_j(x) from p_j, v = Σ p_j V_j.
+Then |net − v| ≤ ρ = Σ Δ_j |V_j − v|, ∂_k net = Σ p_j(x) κ_jk (V_j − net(x)) is within Σ Δ_j |κ_jk| |V_j − v| + ρ Σ p_j
+e^{y_j} |κ_jk| of G_k = Σ p_j κ_jk (V_j − v), and
 
     |f − net| ≤ |f(c) − v| + Σ_k h_k sup_B |∂_k f − ∂_k net|,        |f − net| ≤ sup_B |f − v| + ρ           (average)
 
@@ -62,7 +62,7 @@ from attnfun.network import Head, Network
 
 Index = NDArray[np.intp]
 _KEYS = 300_000
-_ENTRIES = 25_000_000  # pairs of a box and a kept key, over the whole proof
+_ENTRIES = 15_000_000  # pairs of a box and a kept key, over the whole proof
 _CALLS = 4_000_000  # of a black box
 _TOGETHER = 400_000
 _AVERAGED = 4_000  # kept keys up to which the second form is tried: their sums are off by less than 1e-12

@@ -154,7 +154,8 @@ def _bound_and_rounding(
         except Undecided as why:
             reasons.append(str(why))
             continue
-        if not math.isinf(norm) and bound.method not in ("cells", "boxes"):  # a sup bound bounds every L^p norm, its witness none
+        if not math.isinf(norm) and bound.method not in ("cells", "boxes"):
+            # a sup bound bounds every L^p norm, its witness none
             bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
         total = bound.high + min(rounding, bound.rounding)
         if best is None or total < best.high + min(rounding, best.rounding):
@@ -175,7 +176,7 @@ def _by_boxes_alone(network: Network, function: Function, norm: float, eps: floa
     if function.graph is not None:
         require_defined(function.graph, function.box, continuous=math.isinf(norm))
     say("proof by boxes")
-    return prove_by_boxes(network, function, norm, eps if eps is not None else 2 * _sampled(network, function)[0] + 1e-300)
+    return prove_by_boxes(network, function, norm, eps or max(2 * _sampled(network, function)[0], 1e-300))
 
 
 def _order(seen: View, graph: Graph | None, norm: float) -> list[str]:

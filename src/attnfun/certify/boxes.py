@@ -1,10 +1,10 @@
-"""Method *boxes*: any single head, sharp or soft, its keys on grids or anywhere, by boxes that are halved where it pays.
+"""Method *boxes*: any single head, sharp or soft, keys on grids or anywhere, by boxes that are halved where it pays.
 
-Statement. Let the logits be affine, l_j(x) = a_j·x + b_j (of a product head: all sums of axis logits), V_j the values, B
-a box with centre c and half widths h, r a key, cut = λ + 2d. If l_j − l_r ≤ −cut on B, key j weighs at most e^−cut
-there. It is *left out* on B; the others are *kept*. All n keys left out weigh at most leak = n e^−λ together, also as
-computed: their logits are off by at most d (`head_rounding`), which costs e^{2d}, and what vanishes is counted there.
-So with e_j(B) ≥ sup |f − V_j| over the part of B on which j is not left out,
+Statement. Let the logits be l_j(x) = a_j·x + b_j (of a product head: all sums of axis logits), V_j the values, B a box
+with centre c and half widths h, r a key, cut = λ + 2d. If l_j − l_r ≤ −cut on B, key j weighs at most e^−cut there. It
+is *left out* on B; the others are *kept*. All n keys left out weigh at most leak = n e^−λ together, also as computed:
+their logits are off by at most d (`head_rounding`), which costs e^{2d}, and what vanishes is counted there. So with
+e_j(B) ≥ sup |f − V_j| over the part of B on which j is not left out,
 
     |f − net| ≤ max over kept j of e_j(B) + leak·(max V − min V)        on B                              (lookup)
 

@@ -12,14 +12,21 @@ cell.
 Source: Liu, Hu, Song, Liu, "Attention Mechanism, Max-Affine Partition, and Universal Approximation" (arXiv 2504.19901):
 one head, self- and cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived
 anew, per axis, on the centred box.
-Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows
-the sampled oscillation, axis by axis.
+Variants: "uniform" cells; "graded" ones, product cells that are narrow where the target changes along their axis; and
+"power", one axis of rank d + 1 whose cells are those of a power diagram, with centres where the target varies and walls
+in any direction (`sites`). Of each the count is known before anything is built. The fewest keys win; power diagrams,
+whose keys are looked up one by one, from two thirds as many on.
+Size: Π P_k keys, or the centres. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d;
+here P_k follows the sampled oscillation, axis by axis. A black box of uniform cells needs the published count: nothing
+is known between the centres. One whose cells follow its samples is asked again at many points by its proof, so that its
+count follows the function, and L only sets how many points these are.
 Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells and what rounded
 logits add: they are of size 5/8 S P² and move walls by about u P² cells, whatever S is, so the sharp R has no optimum.
-One variable, few cells: a softer R (S about 4) averages neighbours and has a smaller true error; it is taken where
-*moments* can prove it. Both temperatures are in the story.
+Power diagrams, black boxes that are asked at many points, soft heads and L^p norms are bounded by *boxes*.
+At most three variables, few cells: a softer R (S about 4) averages neighbours and has a smaller true error; it is taken
+where it has fewer keys. Both temperatures are in the story.
 L^p: cells need only be good on average; a jump costs h^{1/p}.
-Failure mode: P^d. Refused before building, with the ε that would fit.
+Failure mode: P^d, and 1/h^{d−1} cells along a front. Refused before building, with the ε that would fit.
 Example: sin(x) + cos(y) on [−3,3]² at 0.05.
 """
 
@@ -207,7 +214,7 @@ def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
             story: dict[str, object] = {"variant": "graded", "cells": cells.cells}
             found.append(_plan(request, keys, (partial(build_graded, sharpness=_SHARPNESS), cells), story))
     if variant == "auto":  # cells anywhere are looked up one by one, and take longer to prove
-        most = min([most, *(plan.keys // 2 for plan in (*plans, *found))])
+        most = min([most, *(2 * plan.keys // 3 for plan in (*plans, *found))])
     if variant in ("auto", "power"):
         sites = power_sites(narrow, min(most, SITES))
         if sites is not None:

@@ -28,11 +28,14 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.kinds.function.build.plan import Request
 from attnfun.language.domain import Array
 from attnfun.network import Axis, Head, Network, rounded
 
+Index = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 _BINS = 512
 _SLOPES = 60_000  # points at which slopes are sampled
 _TRIED = 20_000  # points at which cells are tried
@@ -112,7 +115,7 @@ def _graded_error(request: Request, X: Array, base: Array, cells: Graded) -> flo
     return worst
 
 
-def _slopes_along(request: Request, X: Array, base: Array, bins: Array, k: int) -> Array:
+def _slopes_along(request: Request, X: Array, base: Array, bins: Index, k: int) -> Array:
     """(bins,) the largest slope along variable k, or in L^p its p-th mean."""
     box = request.function.box
     step = (box.high[k] - box.low[k]) / _BINS
@@ -170,14 +173,14 @@ class _Cubes:
 
     centre: Array
     half: Array
-    depth: Array
+    depth: Index
     left: Array
     value: Array
 
-    def of(self, which: Array) -> _Cubes:
+    def of(self, which: Mask) -> _Cubes:
         return _Cubes(*(part[which] for part in vars(self).values()))
 
-    def children(self) -> tuple[Array, Array, Array]:
+    def children(self) -> tuple[Array, Array, Index]:
         signs = np.array(list(product((-0.5, 0.5), repeat=self.centre.shape[1])))
         centre = self.centre[:, None] + signs * self.half[:, None, None]
         count = len(signs)
@@ -237,7 +240,7 @@ class _Place:
     def x(self, y: Array) -> Array:
         return np.asarray(y @ self.back.T + self.middle)
 
-    def judged(self, centre: Array, half: Array, depth: Array) -> tuple[_Cubes, Array, Array]:
+    def judged(self, centre: Array, half: Array, depth: Index) -> tuple[_Cubes, Array, Array]:
         """Cubes of one depth, those that meet the box, with what is left on them, and their samples (y, f)."""
         function, norm, d = self.request.function, self.request.norm, len(self.middle)
         side = self.side(int(depth[0]))
@@ -261,7 +264,7 @@ class _Place:
             fs.append(f)
         return _together(parts), np.concatenate(ys), np.concatenate(fs)
 
-    def cut(self, cubes: _Cubes, bad: Array, clouds: list[tuple[Array, Array]]) -> _Cubes:
+    def cut(self, cubes: _Cubes, bad: Mask, clouds: list[tuple[Array, Array]]) -> _Cubes:
         """All cubes, the bad ones cut; their samples are added to the clouds."""
         ahead, parts = cubes.of(bad), [cubes.of(~bad)]
         for depth in np.unique(ahead.depth):
@@ -278,7 +281,7 @@ def _together(parts: list[_Cubes]) -> _Cubes:
 def _tree(request: Request, T: Array, roots: int, most: int) -> Sites | None:
     box = request.function.box
     width = box.high_array - box.low_array
-    place = _Place(request, T, np.linalg.inv(T), box.low_array + width / 2)
+    place = _Place(request, T, np.linalg.inv(T), np.asarray(box.low_array + width / 2))
     extent = np.abs(T) @ width
     half = float(extent.max()) / roots / 2
     counts = [max(1, math.ceil(e / (2 * half) - 1e-9)) for e in extent]
@@ -339,7 +342,7 @@ def build_power(request: Request, sites: Sites, sharpness: float) -> Network:
     return request.network_of(Head("partition", (axis,), rounded(sites.values, request.dtype), writes, "cell {0}"))
 
 
-def _left(owner: Array, f: Array, count: int, norm: float) -> tuple[Array, Array, Array]:
+def _left(owner: Index, f: Array, count: int, norm: float) -> tuple[Index, Array, Array]:
     """How many samples each has; half the range of f and its middle; in L^p the mean of |f − value|^p and that value,
     the mean or, at a jump, what most samples are near.
     """
@@ -365,7 +368,7 @@ def _left(owner: Array, f: Array, count: int, norm: float) -> tuple[Array, Array
     return seen, left, value
 
 
-def _wanting(left: Array, eps: float, norm: float) -> Array:
+def _wanting(left: Array, eps: float, norm: float) -> Mask:
     """The cubes to be cut: those with too much left; in L^p those with most, while the sum is too large."""
     if math.isinf(norm):
         return np.asarray(left > eps)

@@ -101,7 +101,7 @@ def test_a_power_diagram_that_is_spoilt_is_never_proved_past_its_error(seed: int
 
 def test_a_disc_in_the_mean_is_proved_within_a_quarter() -> None:
     net = af.compile("sign(1 - x**2 - y**2)", "x=-1.5:1.5;y=-1.5:1.5", 0.04, norm=1, method="partition")
-    line = -1.5 + 3 * (np.arange(1500) + 0.5) / 1500
+    line = -1.5 + 3 * (np.arange(500) + 0.5) / 500
     X = np.stack([m.ravel() for m in np.meshgrid(line, line)], axis=1)
     true = float(np.mean(np.abs(net(X) - net.target.values(X)[:, 0])))
     assert 0.98 * net.certificate.error[0] <= true <= net.certificate.error[1] <= min(0.04, 1.3 * true)

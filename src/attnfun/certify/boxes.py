@@ -149,8 +149,10 @@ def prove_by_boxes(network: Network, function: Function, norm: float, eps: float
 
 
 def _only_head(network: Network) -> Head:
-    provided(len(network.layers) == 1 and len(network.heads) == 1 and not network.is_mlp, "boxes: not a single head")
-    head, p = network.heads[0], len(network.outputs)
+    heads = [head for layer in network.layers for head in layer.attention]
+    alone = len(network.layers) == len(network.heads) == len(heads) == 1
+    provided(alone, "boxes: not a single head")
+    head, p = heads[0], len(network.outputs)
     picked = np.zeros((p, len(network.coordinates)))
     if len(head.writes) == p:
         picked[np.arange(p), [network.coordinates.index(name) for name in head.writes]] = 1.0

@@ -281,7 +281,7 @@ def _together(parts: list[_Cubes]) -> _Cubes:
 def _tree(request: Request, T: Array, roots: int, most: int) -> Sites | None:
     box = request.function.box
     width = box.high_array - box.low_array
-    place = _Place(request, T, np.linalg.inv(T), np.asarray(box.low_array + width / 2))
+    place = _Place(request, T, np.asarray(np.linalg.inv(T), np.float64), box.low_array + width / 2)
     extent = np.abs(T) @ width
     half = float(extent.max()) / roots / 2
     counts = [max(1, math.ceil(e / (2 * half) - 1e-9)) for e in extent]

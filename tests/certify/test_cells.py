@@ -188,7 +188,7 @@ def test_the_whole_box_is_covered_when_cells_lie_outside() -> None:
 
 
 def test_sharp_cells_reach_the_oscillation() -> None:
-    net = af.compile("sin(x) + cos(y)", "x=-3:3;y=-3:3", 0.2, method="partition")
+    net = af.compile("sin(x) + cos(y)", "x=-3:3;y=-3:3", 0.2, method="partition", temperature="sharp")
     assert net.certificate.method == "cells"
     assert net.certificate.slack <= 1.1
     worse = with_arrays(net.network, {"layer0/head0/values": -net.network.heads[0].values})

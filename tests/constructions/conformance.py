@@ -152,6 +152,13 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("abs(x)", X1, 0.1, {"dtype": "float32"}),
         Case("exp(-(20*x)**2)", "x=-1:2", 0.1, slow=True),
         Case("x/tanh(x)", X1, 0.1, slow=True),
+        Case("exp(-4*x) + y/2", "x=0:1;y=-1:1", 0.2, {"variant": "graded", "dtype": "float32"}),
+        Case(["sin(2*x)*y", "exp(-8*x**2)"], X2, 0.25, {"variant": "graded"}),
+        Case(["tanh(4*(x + y))", "x/2"], X2, 0.3, {"variant": "power"}),
+        Case("tanh(6*(x + y))", X2, 0.3, {"variant": "power", "dtype": "float32"}),
+        Case("sign(x**2 + y**2 - 0.5)", X2, 0.15, {"norm": 1, "variant": "power"}),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0, "variant": "power"}),
+        Case("max(x, sin(3*y))", X2, 0.15, {"temperature": "soft"}),
     ),
 }
 
@@ -215,6 +222,8 @@ REFUSED: dict[str, tuple[Case, ...]] = {
         Case("sin(x)", X1, 1e-3, {"max_keys": 5}),
         Case("sin(x)", X1, 1e-6, {"dtype": "float32"}),
         Case("abs(x)", X1, 0.1, MLP),
+        Case("abs(x)", X1, 0.1, {"variant": "oblique"}),
+        Case("sin(9*x)*sin(9*y)", X2, 0.1, {"variant": "power", "max_keys": 9}),
     ),
 }
 # these every construction must refuse, as InvalidRequest or Infeasible

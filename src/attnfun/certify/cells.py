@@ -143,7 +143,7 @@ def prove_by_cells(view: View, function: Function, norm: float, eps: float, dtyp
             grids.append(cells(w, float(view.low[axis.variable]), float(view.high[axis.variable]), lam, shift))
         lost = leaks * head.spread
         details = {"cells": [len(g.index) for g in grids], "lambda": lam, "leak": float(lost.max())}
-        bound = Bound("cells", 0.0, math.inf, None, details, _hypotheses(function, norm), rounding)
+        bound = Bound("cells", 0.0, math.inf, None, details, rests_on(function, norm), rounding)
         if math.isfinite(norm):
             high, low = _lp_norm(head, function, grids, norm, lost, view, goal)
             bound = replace(bound, low=low, high=high)
@@ -168,7 +168,7 @@ def wall_exponent(structure: list[Walls], spread: float, eps: float) -> float:
     return _LAMBDAS[int(np.argmin(scores))]
 
 
-def _hypotheses(function: Function, p: float) -> tuple[str, ...]:
+def rests_on(function: Function, p: float) -> tuple[str, ...]:
     powers = () if p in (*_PRODUCTS, math.inf) else ("NumPy: powers within 4 ulp",)
     if function.graph is not None:
         return powers
@@ -344,19 +344,19 @@ def _lp_norm(
         before, unit, scale = _rescaled(scale, e, p)
         if not np.isfinite(scale).all():
             return math.inf, 0.0
-        powers = vol_in[..., None] * _power(e_core / unit, p) + rest[..., None] * _power(e / unit, p)
+        powers = vol_in[..., None] * power(e_core / unit, p) + rest[..., None] * power(e / unit, p)
         total = total * before + np.sum(powers + 1e-300, axis=tuple(range(e.ndim - 1)))
         found = _gaps(head, function, grids, sides, rows, lost)
         if found is not None:
             volume, gap = found
             before, unit, gaps = _rescaled(gaps, gap, p)
-            powers = np.sum(volume[..., None] * _power(gap / unit, p), axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
+            powers = np.sum(volume[..., None] * power(gap / unit, p), axis=tuple(range(gap.ndim - 1))) * (1 - 1e-12)
             below = below * before * (1 - 1e-12) + powers
     count = float(np.prod([len(g.index) for g in grids]))
     doubt = (count + 64) * 2.0**-52 + p * 1e-15  # of sums, and of powers of quotients
-    roots = [upper(_root(float(t) * (1 + doubt), p)) for t in total]
+    roots = [upper(root(float(t) * (1 + doubt), p)) for t in total]
     high = float(np.max(scale * roots * (1 + 1e-12) + lost))
-    low = float(np.max(gaps * [lower(_root(float(t) * (1 - doubt), p)) for t in below] * (1 - 1e-12)))
+    low = float(np.max(gaps * [lower(root(float(t) * (1 - doubt), p)) for t in below] * (1 - 1e-12)))
     return high, low if low > 0 and math.isfinite(low) else 0.0
 
 
@@ -364,11 +364,11 @@ def _rescaled(scale: Array, sizes: Array, p: float) -> tuple[Array, Array, Array
     """What powers of sizes/scale so far are worth in a new unit, the unit, and the largest size with these."""
     largest = np.maximum(scale, sizes.reshape(-1, sizes.shape[-1]).max(axis=0))
     unit = np.where(largest > 0, largest, 1.0)
-    return _power(scale / unit, p), unit, largest
+    return power(scale / unit, p), unit, largest
 
 
-def _power(x: Array, p: float) -> Array:
-    """x^p for 0 ≤ x ≤ 1: products for a small whole p, the mathematical library otherwise (`_hypotheses` says so)."""
+def power(x: Array, p: float) -> Array:
+    """x^p for 0 ≤ x ≤ 1: products for a small whole p, the mathematical library otherwise (`rests_on` says so)."""
     if p not in _PRODUCTS:
         return np.asarray(x**p)
     out = x
@@ -377,7 +377,7 @@ def _power(x: Array, p: float) -> Array:
     return out
 
 
-def _root(x: float, p: float) -> arb:
+def root(x: float, p: float) -> arb:
     return arb(x) ** (1 / arb(p)) if x > 0 else arb(0)
 
 

@@ -49,7 +49,7 @@ import numpy as np
 
 from attnfun.certify.view import Array, HeadView, LineAxis, View
 from attnfun.language.enclosures import upper_at
-from attnfun.network import local_plan
+from attnfun.network import Head, local_plan
 
 EXP_ULPS = {"float64": 4, "float32": 20}
 """Hypotheses, printed by route. torch's fused attention in float32 takes an exp whose source promises 20 ulp; all other
@@ -190,7 +190,7 @@ def product_bounds(view: View, head: HeadView, dtype: str, envelope: bool = True
     n = int(np.prod([a.size for a in head.axes], dtype=np.int64))
     flat = head.values.reshape(-1, head.values.shape[-1])
     spread, size = flat.max(0) - flat.min(0), np.abs(flat).max(0)
-    g = gamma(_roundings(head), u)
+    g = gamma(_roundings([axis.size for axis in head.axes]), u)
     g = g / (1 - g) if g < 0.5 else math.inf
     common = EXP_UNITS[dtype] * max(len(head.axes), 1 + n // 64) * u
     with np.errstate(over="ignore", invalid="ignore"):  # boxes past every double: NaN, which is not a bound
@@ -234,16 +234,45 @@ def cell_rounding(view: View, head: HeadView, dtype: str) -> tuple[float, list[f
         dq = _query_rounding(view.dim, axis, max(abs(low), abs(high)), dtype)
         shifts.append(dq / abs(axis.w) * _SAFE)
         d += float(_key_move(head, a, dtype, low - 2 * shifts[a], high + 2 * shifts[a], dq).max())
-    g = gamma(_roundings(head), u)
+    return d * _SAFE, shifts, _sums([axis.size for axis in head.axes], size, spread, columns, dtype)
+
+
+def head_rounding(head: Head, reach: Array, dtype: str, columns: int) -> tuple[float, Array]:
+    """(d, lost) as in `cell_rounding` for a head whose axes read any affine forms of x, |x| ≤ reach; no δ, for what the
+    query rounds by counts in d: with R the length of the whole query, logits take fewer than width + 2R + 2A + 10
+    roundings, each at most u (|k||q| + |b|), subtract a maximum or go through breakpoints, and are exponentiated.
+    The read-out of `columns` coordinates must pick the head's outputs. Infinite where anything could overflow.
+    """
+    u, n = ROUNDOFF[dtype], head.keys
+    flat = np.abs(head.values).reshape(-1, head.outputs).max(0)
+    d, largest, roundings = 0.0, float(reach.max()), head.width + 2 * head.query_dim + 2 * len(head.axes) + 10
+    with np.errstate(over="ignore", invalid="ignore"):
+        for a, axis in enumerate(head.axes):
+            query = np.abs(axis.query) @ reach + np.abs(axis.offset)
+            lost = (np.abs(axis.query).sum(axis=1) + axis.width + 4) * TINY[dtype]
+            logit = np.abs(axis.slopes) @ query + np.abs(axis.biases)
+            d += gamma(roundings, u) * float(logit.max()) + float((np.abs(axis.slopes) @ lost).max())
+            d += float(_local_move(head, a, dtype, u, np.full(axis.keys, FAR[dtype] + 20)).max())
+            largest += float(logit.max()) + float(query.max())
+    if not (largest < LARGEST[dtype] and n * float(flat.max()) < LARGEST[dtype]):
+        return math.inf, np.full(head.outputs, math.inf)
+    d += 2 * u * (FAR[dtype] + 20) + EXP_UNITS[dtype] * max(len(head.axes), 1 + n // 64) * u
+    return d * _SAFE, _sums(head.grid, flat, head.spread * (1 + 4 * u), columns, dtype)
+
+
+def _sums(grid: Sequence[int], size: Array, spread: Array, columns: int, dtype: str) -> Array:
+    """What vanished keys, step 5 and a read-out that picks the outputs cost a head of values up to `size`."""
+    u, n = ROUNDOFF[dtype], math.prod(grid)
+    g = gamma(_roundings(grid), u)
     summed = (2 * g / (1 - g) if g < 0.5 else math.inf) * size
-    vanish = 2 * (n * VANISH[dtype] + len(head.axes) * 2.0**-60) * spread + 4 * (n + 4) * TINY[dtype]
+    vanish = 2 * (n * VANISH[dtype] + len(grid) * 2.0**-60) * spread + 4 * (n + 4) * TINY[dtype]
     read = gamma(columns + 2, u) * (size + summed + vanish) + (columns + 2) * TINY[dtype]
-    return d * _SAFE, shifts, np.asarray((summed + vanish + read) * _SAFE)
+    return np.asarray((summed + vanish + read) * _SAFE)
 
 
-def _roundings(head: HeadView) -> int:
+def _roundings(grid: Sequence[int]) -> int:
     """Step 5 of the model."""
-    return math.prod(a.size for a in head.axes) + sum(a.size for a in head.axes) + 8 * len(head.axes) + 16
+    return math.prod(grid) + sum(grid) + 8 * len(grid) + 16
 
 
 def _axis_move(view: View, head: HeadView, a: int, dtype: str, low: Any, high: Any) -> Array:
@@ -265,7 +294,7 @@ def _key_move(head: HeadView, a: int, dtype: str, low: Any, high: Any, dq: Any) 
     limit = FAR[dtype] + 20
     gap = np.minimum(gap, limit)  # beyond it the key has vanished, which is counted elsewhere
     reference = gamma(2 * len(head.axes) + 3, u) * (k * np.asarray(q + dq)[..., None] + b) + 2 * u * gap
-    local = _local_move(head, a, dtype, u, gap)
+    local = _local_move(head.head, a, dtype, u, gap)
     return np.asarray(np.maximum(reference, local) * _SAFE)
 
 
@@ -339,7 +368,7 @@ def _on_boxes(
     def moved_by(q: Array, dq: Array, logit: Array, gap: Array) -> Array:
         gap = np.minimum(gap, limit + 20)  # beyond it the key has vanished
         reference = u * (1 + 8 * u) * (k * (q + dq) + logit) + 2 * u * gap
-        move = (k * dq + np.maximum(reference, _local_move(head, 0, dtype, u, gap)) + common) * _SAFE
+        move = (k * dq + np.maximum(reference, _local_move(head.head, 0, dtype, u, gap)) + common) * _SAFE
         return np.asarray(np.minimum(move, 1e9))
 
     move = moved_by(q, dq, np.maximum(np.abs(one), np.abs(two)) + k * dq + doubt, gap)
@@ -422,11 +451,11 @@ def weights_on_boxes(lag: Array, slope: Array, r: Array, unsure: Array) -> tuple
     return p, grown, least, off
 
 
-def _local_move(head: HeadView, a: int, dtype: str, u: float, gap: Array) -> Array:
+def _local_move(head: Head, a: int, dtype: str, u: float, gap: Array) -> Array:
     """(…, P) what steps 2 and 3 cost on the local route: breakpoint slack between a key and its nearest, and γ_{W+1}
     gap.
     """
-    plan = local_plan(head.head, dtype)
+    plan = local_plan(head, dtype)
     if plan is None:
         return np.zeros(gap.shape)
     axis = plan.axes[a]

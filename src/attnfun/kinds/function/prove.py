@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnfun.certify.affine import prove_by_affine
+from attnfun.certify.boxes import prove_by_boxes
 from attnfun.certify.branches import decide_branches, has_kinks
 from attnfun.certify.cells import prove_by_cells, walls
 from attnfun.certify.certificate import Certificate
@@ -32,6 +33,7 @@ from attnfun.language.numbers import at_least
 from attnfun.network import Network, evaluate
 from attnfun.search import Goal, Say, certified
 
+_MANY = 50_000  # values of a head, up to which an L^p norm is proved by boxes first
 _FEW = 300  # the most keys of a sharp partition that the moments are tried on
 _SHARP = 6.0  # least logit step over a cell above which a product head is judged as a partition first
 
@@ -129,7 +131,12 @@ def _bound_and_rounding(
                 raise
             return Bound("witness", low, math.inf, witness), 0.0  # this low holds however the network is computed
     provided(function.band is None, "only networks whose coordinates are labelled are proved off a band")
-    seen = view(network, function.box.low_array, function.box.high_array)
+    try:
+        seen = view(network, function.box.low_array, function.box.high_array)
+    except Undecided:
+        if len(network.layers) != 1 or len(network.heads) != 1:
+            raise
+        return _by_boxes_alone(network, function, norm, eps, say), math.inf
     if not seen.heads and function.graph is not None and math.isinf(norm):
         require_defined(function.graph, function.box)
         return prove_by_affine(seen, function), rounding_bound(seen, network.dtype)
@@ -146,6 +153,7 @@ def _bound_and_rounding(
         graph = None if function.graph is None else decide_branches(function.graph, names, seen.low, seen.high)
     methods: dict[str, Callable[[], Bound]] = {
         "cells": partial(prove_by_cells, seen, function, norm, wanted, network.dtype),
+        "boxes": partial(prove_by_boxes, network, function, norm, wanted),
         "affine": partial(prove_by_affine, seen, function),  # its witness is a point: an L^p norm drops it below
     }
     if graph is not None:
@@ -160,7 +168,8 @@ def _bound_and_rounding(
         except Undecided as why:
             reasons.append(str(why))
             continue
-        if not math.isinf(norm) and bound.method != "cells":  # a sup bound bounds every L^p norm, its witness none
+        if not math.isinf(norm) and bound.method not in ("cells", "boxes"):
+            # a sup bound bounds every L^p norm, its witness none
             bound = Bound(bound.method, 0.0, bound.high, None, bound.details, bound.hypotheses)
         total = bound.high + min(rounding, bound.rounding)
         if best is None or total < best.high + min(rounding, best.rounding):
@@ -176,18 +185,27 @@ def _bound_and_rounding(
     return present(best, Undecided("; ".join(reasons) or "no method applies")), rounding
 
 
+def _by_boxes_alone(network: Network, function: Function, norm: float, eps: float | None, say: Say) -> Bound:
+    """For a head whose axes read several variables."""
+    if function.graph is not None:
+        require_defined(function.graph, function.box, continuous=math.isinf(norm))
+    say("proof by boxes")
+    return prove_by_boxes(network, function, norm, eps or max(2 * _sampled(network, function)[0], 1e-300))
+
+
 def _order(seen: View, graph: Graph | None, norm: float) -> list[str]:
     """The methods that apply, in the order in which they are tried."""
     if graph is None:
-        return ["cells"]
+        return ["cells", "boxes"]
     line = seen.dim == 1
     if not math.isinf(norm):
         smooth, jumps = not has_kinks(graph), any(n.op == "sign" for n in graph.nodes)
-        return ["cells", *("nodes",) * smooth, *("moments",) * (line and not jumps), *("affine",) * (not seen.heads)]
+        tables = ["boxes", "cells"] if sum(head.values.size for head in seen.heads) <= _MANY else ["cells", "boxes"]
+        return [*tables, *("nodes",) * smooth, *("moments",) * (line and not jumps), *("affine",) * (not seen.heads)]
     if _is_sharp(seen):
         few = line and seen.heads[0].axes[0].size <= _FEW  # many steps need many intervals: minutes
-        return ["cells", "nodes", *("moments",) * few]
-    return ["nodes", *("moments",) * line, "cells"]
+        return ["cells", "nodes", *("moments",) * few, "boxes"]
+    return ["nodes", *("moments",) * line, "cells", "boxes"]
 
 
 def _is_sharp(seen: View) -> bool:

@@ -12,20 +12,28 @@ cell.
 Source: Liu, Hu, Song, Liu, "Attention Mechanism, Max-Affine Partition, and Universal Approximation" (arXiv 2504.19901):
 one head, self- and cross-attention, sup norm for continuous and L^p for integrable targets. Weights here are derived
 anew, per axis, on the centred box.
-Size: Π P_k keys. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d; here P_k follows
-the sampled oscillation, axis by axis.
+Variants: "uniform" cells; "graded" ones, product cells that are narrow where the target changes along their axis; and
+"power", one axis of rank d + 1 whose cells are those of a power diagram, with centres where the target varies and walls
+in any direction (`sites`). Of each the count is known before anything is built. The fewest keys win; power diagrams,
+whose keys are looked up one by one, from two thirds as many on.
+Size: Π P_k keys, or the centres. With Lipschitz constant L the published count is P = ⌈B L √d/ε⌉ an axis on [−B, B]^d;
+here P_k follows the sampled oscillation, axis by axis. A black box of uniform cells needs the published count: nothing
+is known between the centres. One whose cells follow its samples is asked again at many points by its proof, so that its
+count follows the function, and L only sets how many points these are.
 Bound (method *cells*): max_j sup over the inflated cell of |f − v_j| + leak, inflation λ/(2S) cells and what rounded
 logits add: they are of size 5/8 S P² and move walls by about u P² cells, whatever S is, so the sharp R has no optimum.
-One variable, few cells: a softer R (S about 4) averages neighbours and has a smaller true error; it is taken where
-*moments* can prove it. Both temperatures are in the story.
+Power diagrams, black boxes that are asked at many points, soft heads and L^p norms are bounded by *boxes*.
+At most three variables, few cells: a softer R (S about 4) averages neighbours and has a smaller true error; it is taken
+where it has fewer keys. Both temperatures are in the story.
 L^p: cells need only be good on average; a jump costs h^{1/p}.
-Failure mode: P^d. Refused before building, with the ε that would fit.
+Failure mode: P^d, and 1/h^{d−1} cells along a front. Refused before building, with the ε that would fit.
 Example: sin(x) + cos(y) on [−3,3]² at 0.05.
 """
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -33,6 +41,7 @@ import numpy as np
 
 from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
+from attnfun.kinds.function.build.sites import SITES, build_graded, build_power, graded_cells, power_sites
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
 from attnfun.language.domain import Array, halved
 from attnfun.language.enclosures import abs_uppers, balls
@@ -42,7 +51,8 @@ from attnfun.network import Axis, Head, Network, evaluate, rounded
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 _SOFT = (2.0, 3.0, 4.0, 6.0)
-_SOFT_CELLS = 400
+_SOFT_CELLS = {1: 400, 2: 4_000, 3: 2_000}
+_SOFT_POINTS, _SEEN_SOFT = 20_000, 0.93  # of several variables: samples, and the part of eps that these may show
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
 _FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
 _MOST_OUTPUTS = 64
@@ -52,6 +62,11 @@ _STEPS = 4_000  # of the interval in a quick estimate
 _NARROWEST = 1e-7  # cell, as a part of its axis, that the search for cell counts looks at
 _BLURRED = 0.5  # of a cell, above which more cells hardly help
 _OPERATIONS = 40_000_000  # of the proof, on all cells together, whatever `max_keys` allows: past it takes minutes
+_PLACES, _MARGIN = 4, 1.1  # in L^p: places of a point in its cell that are tried, and room for the proof
+_SEEN = 0.96  # of eps that samples may show of cells that follow them
+_ASKED = 400_000  # points at which a black box is asked by its proof, about
+_GRADED = 300_000  # cells along axes of their own, at most
+VARIANTS = ("auto", "uniform", "graded", "power")
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
 
 
@@ -72,10 +87,34 @@ class Partition(Construction):
     summary = "one head as a lookup table over max-affine cells: any continuous target, sup and L^p norms"
 
     def plan(self, request: Request) -> Plan:
+        variant = request.options.get("variant", "auto")
+        one_of("variant", variant, VARIANTS)
+        uniform = variant == "uniform" or request.options.get("temperature", "auto") != "auto"
+        plans, refusal = [], None
+        if variant in ("auto", "uniform"):
+            try:
+                plans.append(self._uniform(request))
+            except Infeasible as why:
+                refusal = why
+        if not uniform and not (request.beside and request.function.graph is not None):
+            plans += _adapted(request, variant, plans)
+        if not plans:
+            raise refusal or Infeasible(f"partition: no {variant} cells were found, at most {request.max_keys:,}")
+        plan = min(plans, key=lambda one: one.keys)
+        others = [f"{one.story['variant']} {one.keys:,}" for one in plans if one is not plan]
+        return replace(plan, story={**plan.story, **({"keys of the others": ", ".join(others)} if others else {})})
+
+    def build(self, request: Request, plan: Plan) -> Network:
+        build: Callable[..., Network]
+        build, cells = plan.data
+        return build(request, cells)
+
+    def _uniform(self, request: Request) -> Plan:
         temperature = request.options.get("temperature", "auto")
         one_of("temperature", temperature, ("auto", "sharp", "soft"))
         sharp = self._sharp(request)
-        story: dict[str, object] = {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
+        story: dict[str, object] = {"variant": "uniform"}
+        story |= {"cells": list(sharp.cells), "R": _inverse_temperature(request, sharp)}
         grid = sharp
         soft = self._soft(request, sharp)
         if soft is not None:
@@ -88,15 +127,10 @@ class Partition(Construction):
             softer, error = _softest(request, sharp)
             story["R of the smallest true error (sampled, unproved)"] = _inverse_temperature(request, softer)
             story["its sampled error"] = error
-        why = "partition: a soft temperature can be proved for one variable and few cells only"
+        why = "partition: a soft temperature is for at most three variables and few cells"
         feasible(temperature != "soft" or grid is not sharp, why, {"temperature": "sharp"})
         story["published worst case"] = _published(request)
-        f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
-        size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
-        return Plan(self.name, grid.keys, 1, 1, request.function.box.dim + 1, size, grid, story)
-
-    def build(self, request: Request, plan: Plan) -> Network:
-        return build_grid(request, plan.data)
+        return _plan(request, grid.keys, (build_grid, grid), story)
 
     def _sharp(self, request: Request) -> Grid:
         graph = request.function.graph
@@ -137,24 +171,74 @@ class Partition(Construction):
         return Grid(cells, (_SHARPNESS,) * len(cells))
 
     def _soft(self, request: Request, sharp: Grid) -> Grid | None:
-        """Fewer cells at a softer temperature, in one variable, by the sampled error."""
-        if len(sharp.cells) != 1 or not math.isinf(request.norm) or request.function.graph is None:
+        """Fewer cells at a softer temperature, by the sampled error: for at most three variables and few cells."""
+        box, d = request.function.box, len(sharp.cells)
+        if d > 3 or not math.isinf(request.norm) or request.function.graph is None:
             return None
-        low, high = request.function.box.low[0], request.function.box.high[0]
         if request.dtype == "float32" and request.attempt:  # its rounding was too much for the proof
             return None
-        far = max(abs(low), abs(high)) / (high - low)
+        sides = zip(box.low, box.high, strict=True)
+        far = max(max(abs(low), abs(high)) / (high - low) for low, high in sides)
         rough = max(_SOFT) * _ROUNDOFF[request.dtype] * (4 + 8 * far)  # times cells², about what logits round by
-        X = np.linspace(low, high, 6001)[:, None]
+        X = (
+            np.linspace(box.low[0], box.high[0], 6001)[:, None]
+            if d == 1
+            else box.probe(_SOFT_POINTS, np.random.default_rng(0))
+        )
         truth = request.function.values(X)
         for share in (0.3, 0.4, 0.5, 0.6, 0.75, 0.9):
-            count = max(2, math.ceil(sharp.cells[0] * share))
-            if count > _SOFT_CELLS or rough * count**2 > 0.1:
+            counts = tuple(min(c, max(2, math.ceil(c * share))) for c in sharp.cells)
+            if math.prod(counts) > _SOFT_CELLS[d] or rough * max(counts) ** 2 > 0.1:
                 return None
-            best = min((_error(request, Grid((count,), (s,)), X, truth), s) for s in _SOFT)
-            if best[0] <= 0.97 * request.eps:
-                return Grid((count,), (best[1],))
+            best = min((_error(request, Grid(counts, (s,) * d), X, truth), s) for s in _SOFT)
+            if best[0] <= (0.97 if d == 1 else _SEEN_SOFT) * request.eps:
+                return Grid(counts, (best[1],) * d)
         return None
+
+
+def _plan(request: Request, keys: int, data: Any, story: dict[str, object]) -> Plan:
+    f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
+    size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
+    return Plan(Partition.name, keys, 1, 1, request.function.box.dim + 1, size, data, story)
+
+
+def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
+    """Plans of cells that follow the target, where they have fewer keys than those of `plans` and than is allowed."""
+    most = min([request.max_keys, *(plan.keys - 1 for plan in plans)])
+    found: list[Plan] = []
+    narrow = replace(request, eps=request.eps * _room(request))
+    if variant in ("auto", "graded"):
+        cells = graded_cells(narrow)
+        keys = math.prod(cells.cells)
+        if keys <= min(most, _GRADED):
+            story: dict[str, object] = {"variant": "graded", "cells": cells.cells}
+            found.append(_plan(request, keys, (partial(build_graded, sharpness=_SHARPNESS), cells), story))
+    if variant == "auto":  # cells anywhere are looked up one by one, and take longer to prove
+        most = min([most, *(2 * plan.keys // 3 for plan in (*plans, *found))])
+    if variant in ("auto", "power"):
+        sites = power_sites(narrow, min(most, SITES))
+        if sites is not None:
+            keys = len(sites.centres)
+            story = {"variant": "power", "cells": [keys]}
+            found.append(_plan(request, keys, (partial(build_power, sharpness=_SHARPNESS), sites), story))
+    return found
+
+
+def _room(request: Request) -> float:
+    """The part of eps that cells which follow the samples may use; a black box needs the rest for its Lipschitz
+    constant: with (1 − part) ε left, balls of radius (1 − part) ε/L must cover the box.
+    """
+    function, box = request.function, request.function.box
+    if function.lipschitz is None:
+        return _SEEN if box.dim <= 2 else 0.88
+    if not math.isinf(request.norm):
+        return _SEEN
+    for part in (_SEEN, 0.85, 0.75, 0.65, 0.5, 0.35):
+        radius = (1 - part) * request.eps / function.lipschitz
+        count = np.prod((box.high_array - box.low_array) * math.sqrt(box.dim) / (2 * radius) + 1)
+        if count <= _ASKED:
+            return part
+    return 0.35
 
 
 def _work(request: Request, cells: tuple[int, ...]) -> int:
@@ -328,18 +412,25 @@ def _axis_variation(request: Request, X: Array, base: Array, k: int) -> float:
 
 
 def _oscillation(request: Request, X: Array, base: Array, h: Array) -> float:
-    """The sampled |f(x ± h/2) − f(x)|, in the request's norm: largest, or p-th mean with its margin."""
-    box = request.function.box
-    signs = list(product((-0.5, 0.5), repeat=box.dim)) if box.dim <= 6 else [(-0.5,) * box.dim, (0.5,) * box.dim]
-    worst = np.zeros(len(X))
-    for sign in signs:
-        Y = np.clip(X + np.array(sign) * h, box.low_array, box.high_array)
+    """The sampled |f(x ± h/2) − f(x)|, h (d,) or (n, d): the largest; or in L^p the p-th mean for points anywhere in
+    their cells, with its margin.
+    """
+    box, largest = request.function.box, math.isinf(request.norm)
+    if largest:
+        signs = list(product((-0.5, 0.5), repeat=box.dim)) if box.dim <= 6 else [(-0.5,) * box.dim, (0.5,) * box.dim]
+        moves = [np.array(sign) for sign in signs]
+    else:
+        moves = list(np.random.default_rng(request.seed).uniform(-0.5, 0.5, (_PLACES, len(X), box.dim)))
+    found = []
+    for move in moves:
+        Y = np.clip(X + move * h, box.low_array, box.high_array)
         change = np.abs(request.function.values(Y) - base)
-        worst = np.maximum(worst, np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
-    if math.isinf(request.norm):
-        return float(worst.max())
-    largest = float(worst.max())  # powers of worst/largest: worst^p underflows for large p
-    return largest * float(np.mean((worst / largest) ** request.norm) ** (1 / request.norm)) * 1.3 if largest else 0.0
+        found.append(np.max(np.where(np.isfinite(change), change, 0.0), axis=1))
+    worst = float(np.max(found))
+    if largest or not worst:
+        return worst
+    mean = float(np.mean((np.array(found) / worst) ** request.norm))  # worst^p underflows for large p
+    return worst * mean ** (1 / request.norm) * _MARGIN
 
 
 def _published(request: Request) -> dict[str, object]:

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.language.brief import Brief
+from attnfun.language.vectors import entry
 
 FUNCTIONS: Final = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt",
@@ -415,9 +416,12 @@ class Builder:
 
 
 def is_name(text: object) -> bool:
-    """Whether `text` can be the name of a variable: an ASCII identifier that is no Python keyword."""
+    """Whether `text` can be the name of a variable: an ASCII identifier that is no Python keyword, or an entry of such
+    a vector: x[3].
+    """
     if not isinstance(text, str) or len(text) > MAX_NAME:
         return False
+    text = (entry(text) or (text,))[0]
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.vectors import groups, is_vector
 
 Array = NDArray[np.float64]
 
@@ -55,6 +56,14 @@ def together(given: Mapping[str, Any]) -> Array:
         raise InvalidRequest(f"arrays of shapes that do not fit together: {shapes:.120}") from None
 
 
+def _entries(base: str, members: Sequence[str], value: Any) -> dict[str, Array]:
+    """The entries of a vector by name: its last axis holds them."""
+    array = numbers(value, base)
+    if array.shape[-1:] != (len(members),):
+        raise InvalidRequest(f"{base} of shape {array.shape}: (…, {len(members)}) is needed, its entries last")
+    return {name: array[..., k] for k, name in enumerate(members)}
+
+
 _signature = lru_cache(signature)  # it takes longer than a small network
 
 
@@ -67,10 +76,15 @@ def read_call(
     """
     form = _signature(takes.__func__)
     own = dict(list(form.parameters.items())[2:])
-    named = {name: options[name] for name in variables if name in options and not inputs}
-    rest = {name: value for name, value in options.items() if name not in named}
+    vectors = {base: members for base, members in groups(variables).items() if is_vector(base, members)}
+    given = dict(options)
+    for base, members in {} if inputs else vectors.items():
+        if base in given and base not in own:
+            given |= _entries(base, members, given.pop(base))
+    named = {name: given[name] for name in variables if name in given and not inputs}
+    rest = {name: value for name, value in given.items() if name not in named}
     wrong, lost = [n for n in rest if n not in own], [n for n in variables if n not in named]
-    names = f"the names are {', '.join(variables)}" if variables else f"the inputs are {', '.join(own)}"
+    names = f"the names are {', '.join(groups(variables))}" if variables else f"the inputs are {', '.join(own)}"
     if wrong:
         raise InvalidRequest(f"there is no input {', '.join(wrong)[:80]}; {names}")
     if named and lost:

@@ -236,13 +236,13 @@ class Graph(Brief):
         if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
             raise bad("the last row must name the outputs")
         outputs = _indices(last[1], len(nodes))
-        if not outputs or len(outputs) > MAX_OUTPUTS:
+        if not outputs:
             raise bad("the outputs must be some of its rows")
         graph = cls(tuple(nodes), outputs)
         builder = Builder()
         try:
             at = builder.copy(nodes)
-            again = builder.graph([at[i] for i in outputs])
+            again = _prune(builder.nodes, [at[i] for i in outputs])
         except (InvalidRequest, ValueError) as error:
             raise bad(str(error)) from None
         if again != graph:
@@ -566,7 +566,7 @@ _RATIONAL: Final = re.compile(r"-?[0-9]{1,650}(/[0-9]{1,650})?", re.ASCII)
 
 
 def _indices(row: object, below: int) -> tuple[int, ...] | None:
-    if not isinstance(row, list) or len(row) > MAX_OUTPUTS:
+    if not isinstance(row, list) or len(row) > MAX_NODES:
         return None
     good = all(type(item) is int and 0 <= item < below for item in row)
     return tuple(row) if good else None

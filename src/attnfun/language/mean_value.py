@@ -113,11 +113,15 @@ def variables_in(graph: Graph) -> list[frozenset[str]]:
 
 def repeated(graph: Graph) -> list[bool]:
     """For every node: does a variable occur in it by more than one way?"""
-    own = variables_in(graph)
+    own: list[int] = []  # a bit for each variable
     out: list[bool] = []
     for i, node in enumerate(graph.nodes):
-        several = node.op != "var" and sum(len(own[a]) for a in node.args) > len(own[i])
-        out.append(several or any(out[a] for a in node.args))
+        mask, several = 1 << i if node.op == "var" else 0, False
+        for a in node.args:
+            several = several or out[a] or bool(mask & own[a])
+            mask |= own[a]
+        own.append(mask)
+        out.append(several)
     return out
 
 

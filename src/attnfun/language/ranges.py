@@ -19,6 +19,7 @@ from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, exchanged, halved
 from attnfun.language.enclosures import ball_ends, lower, upper
+from attnfun.language.graph import reached
 from attnfun.language.mean_value import Known, enclosures, repeated
 
 _POINTS = 600
@@ -54,10 +55,21 @@ def range_of(
     one takes.
     """
     budget = budget if effort is None or effort.left > 0 else 1
-    found, spent = _ranges(graph, box, tolerance, budget, tuple((known or {}).items()), within)
+    graph, pairs = _pruned(graph, known or {})
+    found, spent = _ranges(graph, box, tolerance, budget, pairs, within)
     if effort is not None:
         effort.left -= spent
     return list(found)
+
+
+def _pruned(graph: Graph, known: Known) -> tuple[Graph, Pairs]:
+    """What the outputs need, and what is known of it: many outputs of a large graph are asked for one by one."""
+    needed = sorted(reached(graph.outputs, lambda i: graph.nodes[i].args))
+    at = {old: new for new, old in enumerate(needed)}
+    nodes = (graph.nodes[i] for i in needed)
+    kept = tuple(Node(node.op, tuple(at[a] for a in node.args), node.value) for node in nodes)
+    pairs = tuple((at[i], known[i]) for i in needed if i in known)
+    return Graph(kept, tuple(at[o] for o in graph.outputs)), pairs
 
 
 @lru_cache(maxsize=256)  # a plan, its proof and the proof of what stands above it ask for the same ranges

@@ -24,7 +24,8 @@
 
    ω_g the modulus of continuity of g on that interval: the derivative's bound times δ, or the oscillation near points
    where there is none, or for roots of sums of squares what `norms` says. Never a Lipschitz constant of the weights.
-4. The outputs are affine in the φ's; their errors add.
+4. The outputs are affine in the φ's; their errors add. Of max(a, b) = b + relu(a − b) the errors of a and b do not:
+   `extremes` has the smaller bound.
 
 In an MLP one block of ReLU units takes the place of the heads of a coordinate, and *pieces* proves ε. A tensor head has
 an argument for each of its axes, and `steps` says what becomes of 3.
@@ -43,6 +44,7 @@ from flint import arb
 
 from attnfun.certify.branches import decide_branches
 from attnfun.certify.extension import require_same
+from attnfun.certify.extremes import Extremes
 from attnfun.certify.norms import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, prove_by_pieces
 from attnfun.certify.reading import Form, Reading
@@ -82,6 +84,8 @@ class Composition:
         self.steps: list[dict[str, Any]] = []  # what is told of every coordinate (`_settle`)
         self.local: list[LocalStep] = []
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
+        self.kinks: dict[str, tuple[float, float]] = {}  # of every φ = relu(U) what `extremes` adds, computed and exact
+        self.extremes = Extremes(self.reading)
         self._pinned: dict[str, Pinned | None] = {}
         self._known: dict[Any, tuple[float, str]] = {}
 
@@ -105,7 +109,10 @@ class Composition:
         low, witness = computed_witness(self.network, self.function, points)
         details: dict[str, Any] = {"steps": self.steps}
         high, worst = (  # the errors of all φ's added up
-            max(upper(arb(getattr(o, kind)) + arb(self._incoming(o.form.phis, errors))) for o in outputs)
+            max(
+                upper(arb(getattr(o, kind)) + arb(self._strays(node, o.form, errors)))
+                for o, node in zip(outputs, self.reading.program.outputs, strict=True)
+            )
             for kind, errors in (("plain", self.exact), ("computed", self.errors))
         )
         provided(math.isfinite(worst), "composition: the errors add up to more than every double")
@@ -188,7 +195,7 @@ class Composition:
         axis, plain, mismatch = self._query(blocks[0], before, form, (low, high))
         values = blocks[0].values[:, blocks[0].writes.index(label.name)]
         line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
-        delta, still = self._shifts(form, mismatch, plain)
+        delta, still = self._shifts(label.argument, form, mismatch, plain)
         left, right = widened(g, low, high, delta)
         far = math.nextafter(low - delta, -math.inf), math.nextafter(high + delta, math.inf)
         rounding, size = block_rounding(line, *far, dtype)
@@ -211,7 +218,7 @@ class Composition:
         for k, argument in enumerate(label.arguments):
             form = self.reading.form(argument)
             line, plain, mismatch, size = self._map(head, k, before, form, ranges[k])
-            delta[k], still[k] = self._shifts(form, mismatch, plain)
+            delta[k], still[k] = self._shifts(argument, form, mismatch, plain)
             lines.append(line)
             sizes.append(size)
         column = head.writes.index(label.name)
@@ -289,7 +296,7 @@ class Composition:
             lost, size = line_bounds(line, views[-1], left, right, self.network.dtype, dq)
             rounding, sizes = rounding + float(lost[0]), sizes + float(size[0] + lost[0])
         rounding += gamma(len(views) - 1, self.u) * sizes  # the pieces are added to 0
-        delta, still = self._shifts(form, mismatch, plain)
+        delta, still = self._shifts(label.argument, form, mismatch, plain)
         left, right = widened(g, low, high, delta)
         low_end, high_end, slope, offset = (np.array([v]) for v in (left, right, [label.slope], label.offset))
         seen = View(low_end, high_end, slope, offset, tuple(views))
@@ -307,6 +314,10 @@ class Composition:
         exact = Errors.of(own, label.slope, plain, min(follows, carried), apart)
         provided(sizes < self.limit, f"composition: {label.name} may overflow in {self.network.dtype}")
         self._settle(label, g, method, delta, computed, exact, min(self.size[label.name], sizes))
+        if [node.op for node in g.nodes] == ["var", "relu"]:
+            pairs = ((one.own, one.mismatch, one.rest) for one in (computed, exact))
+            first, second = (upper(arb(own) + arb(off) + arb(rest)) for own, off, rest in pairs)
+            self.kinks[label.name] = first, second
         clipped = left >= low or right <= high
         self.local.append(LocalStep(label.name, form, g, seen, ends, clipped, strays, own, exact, computed))
         if is_square(g) and not clipped:  # `norms` asks for û inside the interval of `seen`
@@ -341,11 +352,20 @@ class Composition:
         forms = (self.reading.form(node).phis.get(name) for node in self.reading.program.outputs)
         return max([1.0, *(abs_upper(beta) for beta in forms if beta is not None)])
 
-    def _shifts(self, form: Form, mismatch: float, plain: float) -> tuple[float, float]:
+    def _shifts(self, node: int, form: Form, mismatch: float, plain: float) -> tuple[float, float]:
         """δ as computed, and in real arithmetic."""
         pairs = (self.errors, mismatch), (self.exact, plain)
-        computed, real = (math.nextafter(self._incoming(form.phis, errors) + m, math.inf) for errors, m in pairs)
+        computed, real = (math.nextafter(self._strays(node, form, errors) + m, math.inf) for errors, m in pairs)
         return computed, real
+
+    def _strays(self, node: int, form: Form, errors: dict[str, float]) -> float:
+        """How far the computed stream is from what this node, whose form is given, means."""
+        flat = self._incoming(form.phis, errors)
+        if not self.kinks:
+            return flat
+        kind = "exact" if errors is self.exact else "computed"
+        kinks = {name: pair[kind == "exact"] for name, pair in self.kinks.items()}
+        return min(flat, self.extremes(node, kind, errors, kinks))
 
     def _incoming(self, weights: Mapping[str, arb], errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""

@@ -127,6 +127,7 @@ def _compare_forms(p: Graph, f: Graph, box: Box, spent: int) -> int:
     for ranges in (0, RANGES) if has_kinks(f) else (0,):  # a program may decide branches that bisection leaves open
         rewrites = Rewrites(box)
         rewrites.forms.steps = spent
+        rewrites.forms.admit(len(f.nodes))
         rewrites.about.signs.ranges = ranges
         with precision(BITS):
             try:

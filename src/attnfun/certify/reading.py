@@ -98,7 +98,7 @@ class Reading:
             name = str(node.value)
             return Form({name: arb(1)}, arb(0), {name: arb(1)}, arb(0))
         if self._constant[index]:
-            return Form(meant=self._value(index), constant=self._value(index))
+            return Form(meant=self.value(index), constant=self.value(index))
         args = node.args
         if node.op in ("add", "sub"):
             return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
@@ -106,15 +106,19 @@ class Reading:
             return Form().plus(self.form(args[0]), arb(-1))
         if node.op == "mul" and any(self._constant[a] for a in args):
             factor, other = args if self._constant[args[0]] else args[::-1]
-            return Form().plus(self.form(other), self._value(factor))
+            return Form().plus(self.form(other), self.value(factor))
         if node.op == "div" and self._constant[args[1]]:
-            return Form().plus(self.form(args[0]), 1 / self._value(args[1]))
+            return Form().plus(self.form(args[0]), 1 / self.value(args[1]))
         sign = self.units.sign(args[0]) if node.op == "relu" and self.units is not None else 0
         if sign:  # relu(U) is U where U ≥ 0 on the whole box, and 0 where U ≤ 0
             return self.form(args[0]) if sign > 0 else Form()
         raise Undecided(f"composition: {self.program.text(index, 80)} is no affine form of the labelled coordinates")
 
-    def _value(self, index: int) -> arb:
+    def is_constant(self, index: int) -> bool:
+        return self._constant[index]
+
+    def value(self, index: int) -> arb:
+        """A constant of the program."""
         value = run(self.program.reachable((index,)), BallAlgebra(), {})[0]
         provided(value.is_finite(), "composition: a constant of the program is not finite")
         return value

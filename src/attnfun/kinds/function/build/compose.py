@@ -35,6 +35,7 @@ from attnfun.kinds.function.build.unary.search import TUNABLE
 from attnfun.kinds.function.build.unary.spline import fit_spline, nearest_request, rough_units, shares
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
+from attnfun.language.factored import factored
 from attnfun.language.relu_units import read_units
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock
 
@@ -105,7 +106,7 @@ class Compose(Construction):
 def _program(target: Graph, request: Request, tensors: bool) -> Finished:
     """The program of the walk: of few keys, or of few layers where that is preferred or asked for."""
     mlp, box = request.realise == "mlp", request.function.box
-    graph, squares = canonical(target), frozenset[int]()
+    graph, squares = factored(canonical(target)), frozenset[int]()
     if not mlp:  # broken lines are not pinned
         graph, squares = as_norms(graph, box)
     keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"

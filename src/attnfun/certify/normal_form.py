@@ -241,13 +241,16 @@ class Forms:
 
     def is_zero(self, s: Sum) -> bool:
         """True only if s = 0 wherever its powers exist (the denominators that are cleared do not vanish there)."""
-        return not s or not self.together(self._in_span(s), MAX_SUM)[0]
+        if not s:
+            return True
+        fewer = self._in_span(s)
+        return not self.together(fewer, MAX_SUM)[0] or (fewer is not s and not self.together(s, MAX_SUM)[0])
 
     def _in_span(self, s: Sum) -> Sum:
         """A sum that vanishes only if s does: few long sums of which s is made as sums of new atoms t_1, t_2, ….
 
         Let the bases of s be B_k = c_k + Σ λ_kj t_j, t_j some of the B_k without their constants, and the terms of s
-        that occur in the B_k Σ μ_j t_j. What vanishes for all numbers t_j vanishes for these. s itself where the B_k
+        that occur in the B_k Σ μ_j t_j; an atom that is a term of a B_k counts as one where it is a factor. What vanishes for all numbers t_j vanishes for these. s itself where the B_k
         are independent, short or many.
         """
         powers = {a: q for m in s for a, q in m if self.atoms[a].kind == "base"}
@@ -255,6 +258,10 @@ class Forms:
         if not 1 < len(bases) <= _SPANNED or max(len(b) for b in bases.values()) < _LONG:
             return s
         own = {m for b in bases.values() for m in b}
+        beside = (a for m in s if m not in own for a, _ in m if a not in bases)
+        bases |= {a: self.single(a) for a in beside if ((a, Fraction(1)),) in own}
+        if len(bases) > _SPANNED:
+            return s
         rows = [*bases.values(), {m: c for m, c in s.items() if m in own}]
         self._work(len(rows) ** 2 * len(own))
         spanned = _spanned(rows)
@@ -264,7 +271,7 @@ class Forms:
         forms = [{((units[j], Fraction(1)),): c for j, c in row.items() if c} for row in spanned[1]]
         new: dict[int, int] = {}
         for a, form in zip(bases, forms, strict=False):
-            constant_term = dict(self.atoms[a].of).get(UNIT, Fraction(0))
+            constant_term = dict(self.atoms[a].of).get(UNIT, Fraction(0)) if a in powers else Fraction(0)
             new[a] = self.atom("base", key(self.add(form, constant(constant_term))))
         if len(set(new.values())) < len(new):
             return s

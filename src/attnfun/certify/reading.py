@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from flint import arb
 
@@ -17,7 +18,7 @@ from attnfun.language import BallAlgebra, Box, Builder, Graph, run
 from attnfun.language.definedness import natural_domain
 from attnfun.language.function import Function
 from attnfun.language.graph import arguments_first
-from attnfun.language.ranges import Effort, is_tight, range_of
+from attnfun.language.ranges import Effort, is_tight, plain_ranges, range_of
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.language.removable import resolved
 from attnfun.network import Label, Labels
@@ -65,6 +66,10 @@ class Reading:
         self.units = ReluRanges.of(self.program, function.box)  # None if there is more than affine maps and relu
         for node in self.program.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
+
+    @cached_property
+    def _plain(self) -> list[tuple[float, float]]:
+        return plain_ranges(self.program, self.function.box)
 
     def form(self, node: int) -> Form:
         """The affine form of a program node; Undecided if it is not affine in inputs and labelled φ's."""
@@ -150,7 +155,8 @@ class Reading:
     def _range(self, argument: int, least: float, most: float) -> tuple[float, float]:
         box, graph = self.function.box, Graph(self.program.nodes, (argument,))
         if self.units is not None and len(self.program.nodes) > _LARGE:
-            low, high = self.units(argument)
+            (low, high), (a, b) = self.units(argument), self._plain[argument]
+            low, high = max(low, a), min(high, b)
         else:
             ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
             if self._effort.left > 0 and not is_tight(graph, box, low, high):

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run, run_all
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, exchanged, halved
-from attnfun.language.enclosures import ball_ends, lower, upper
+from attnfun.language.enclosures import ball, ball_ends, lower, upper
 from attnfun.language.graph import reached
 from attnfun.language.mean_value import Known, enclosures, repeated, variables_in
 
@@ -85,6 +85,14 @@ def _ranges(
             return tuple((lower(value), upper(value)) for value in values), 0
         each = [_one(graph, o, box, tolerance, budget, dict(pairs), within) for o in graph.outputs]
         return tuple(ends for ends, _ in each), sum(spent for _, spent in each)
+
+
+def plain_ranges(graph: Graph, box: Box) -> list[tuple[float, float]]:
+    """Every node on the whole box by one pass of balls, max and min known for what they are."""
+    whole = {n: ball(a, b) for n, a, b in zip(box.names, box.low, box.high, strict=True)}
+    with precision(64):
+        values = run_all(Graph(_joined(graph), graph.outputs), BallAlgebra(clip_sqrt=True), whole)
+        return [(lower(value), upper(value)) for value in values]
 
 
 def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float = 0.1) -> bool:

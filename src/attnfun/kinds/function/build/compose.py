@@ -43,7 +43,10 @@ _MANY = 32  # steps from which on the first size that works is taken for each
 _KINKS = 12  # steps that are relu or abs, from which on their keys are known without a search
 _MOST_STEPS, _MOST_FITS = 20_000, 64  # steps, and different ones among them
 _FITS_EACH = 4  # different steps for each variable, where that is more
-_MOST_KEYS, _MOST_STORED = 6_000, 100_000  # of all different steps, as estimated (past it fits and proofs take minutes); of all
+_MOST_KEYS, _MOST_STORED = (
+    6_000,
+    100_000,
+)  # of all different steps, as estimated (past it fits and proofs take minutes); of all
 _GRID = 1.1  # ratio of the tolerances that many steps are given, so that those nearly alike are alike
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 
@@ -160,8 +163,8 @@ def _fit(
     try:
         if request.realise == "mlp":
             return fit_spline(*interval, tolerance, dtype=dtype)
-        if many_kinks and interval[1] < 0 < interval[2]:
-            return kink_fit(*interval, tolerance, dtype)
+        if many_kinks and interval[1] < 0 < interval[2]:  # past its interval a head is level, and a kink is not
+            return kink_fit(interval[0], interval[1] - 2 * shift, interval[2] + 2 * shift, tolerance, dtype)
         return fit_unary(*interval, tolerance, dtype=dtype, pinned=pinned, quick=quick, settle=single)
     except Infeasible as why:  # what the step could reach, as an eps of the whole request
         ratio = (why.nearest or {}).get("eps", 0.0) / tolerance

@@ -260,7 +260,7 @@ def test_bounds_in_a_table_are_rounded_to_the_safe_side(seed: int) -> None:
 # shipped suites
 
 
-@pytest.mark.parametrize(("name", "count"), [("classic", 13), ("feynman", 50), ("genz", 25)])
+@pytest.mark.parametrize(("name", "count"), [("classic", 13), ("feynman", 50), ("genz", 25), ("large", 20)])
 def test_shipped_suites_can_be_read(name: str, count: int) -> None:
     cases = read_suite(name)
     assert len(cases) == len({case["name"] for case in cases}) == count

@@ -250,8 +250,8 @@ class Forms:
         """A sum that vanishes only if s does: few long sums of which s is made as sums of new atoms t_1, t_2, ….
 
         Let the bases of s be B_k = c_k + Σ λ_kj t_j, t_j some of the B_k without their constants, and the terms of s
-        that occur in the B_k Σ μ_j t_j; an atom that is a term of a B_k counts as one where it is a factor. What vanishes for all numbers t_j vanishes for these. s itself where the B_k
-        are independent, short or many.
+        that occur in the B_k Σ μ_j t_j; an atom that is a term of a B_k counts as one where it is a factor. What
+        vanishes for all numbers t_j vanishes for these. s itself where the B_k are independent, short or many.
         """
         powers = {a: q for m in s for a, q in m if self.atoms[a].kind == "base"}
         bases = {a: {m: c for m, c in self.atoms[a].of if m} for a in powers}

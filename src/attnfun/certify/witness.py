@@ -136,6 +136,11 @@ def worst_points(network: Network, function: Function) -> Array:
     return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-4:]
 
 
+def best_points(network: Network, function: Function, X: Array) -> Array:
+    """The two points of X of the largest sampled error, the largest last."""
+    return X[np.argsort(_errors(network, function, X))[-2:]]
+
+
 def outputs_at(network: Network, x: Array) -> list[arb]:
     """Balls with the outputs at the exact point x of the network in real arithmetic, and of any computation of it."""
     u, tiny = ROUNDOFF[network.dtype], TINY[network.dtype]

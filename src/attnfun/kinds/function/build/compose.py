@@ -43,10 +43,8 @@ _MANY = 32  # steps from which on the first size that works is taken for each
 _KINKS = 12  # steps that are relu or abs, from which on their keys are known without a search
 _MOST_STEPS, _MOST_FITS = 20_000, 64  # steps, and different ones among them
 _FITS_EACH = 4  # different steps for each variable, where that is more
-_MOST_KEYS, _MOST_STORED = (
-    6_000,
-    100_000,
-)  # of all different steps, as estimated (past it fits and proofs take minutes); of all
+_MOST_KEYS = 6_000  # of all different steps together, as estimated: past it fits and proofs take minutes
+_MOST_STORED = 100_000  # of all steps together
 _GRID = 1.1  # ratio of the tolerances that many steps are given, so that those nearly alike are alike
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 

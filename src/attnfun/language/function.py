@@ -22,6 +22,7 @@ from attnfun.language.arrays import values_at
 from attnfun.language.balls import values_at_point
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import lower
+from attnfun.language.matrices import Matrices
 from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import positive
 from attnfun.language.relu_units import Dense, read_units
@@ -231,7 +232,12 @@ class Function(Target):
             return self.call(X)
         if self._dense is not None:
             return self._dense.values(X)
-        return values_at(self.graph, self.box.names, X)
+        found = None if self._matrices is None else self._matrices.values(X)
+        return values_at(self.graph, self.box.names, X) if found is None else found
+
+    @cached_property
+    def _matrices(self) -> Matrices | None:
+        return None if self.graph is None else Matrices.of(self.graph, self.box.names)
 
     @cached_property
     def _dense(self) -> Dense | None:

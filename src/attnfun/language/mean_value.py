@@ -31,7 +31,15 @@ def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats, kn
     over = GradientAlgebra(BallAlgebra(clip_sqrt=True, sharp=True), len(names))
     at = BallAlgebra(clip_sqrt=True)
     whole = [balls(low[:, k], high[:, k]) for k in range(len(names))]
-    twice, own = repeated(graph), variables_in(graph)
+    twice = repeated(graph)
+    if len(low) == 1 and not any(twice[i] for i in needed):  # plain balls are sharp
+        given = dict(zip(names, whole, strict=True))
+        values: dict[int, Ball] = {}
+        for i in needed:
+            value = step(graph.nodes[i], over.base, given, values)
+            values[i] = _CUT(value, ball(*known[i])) if i in known else value
+        return [values[o] for o in graph.outputs]
+    own = variables_in(graph)
     parts = {variables: _Part(variables, names, low, high) for variables in {own[i] for i in needed}}
     cuts = {i: ball(*ends) for i, ends in known.items()}
 

@@ -119,7 +119,7 @@ def _one(
     if not alone.variables:
         return range_of(alone, box)[0], 0
     own = _own(alone, box)
-    if own.dim > _SEPARATE:
+    if own.dim > _SEPARATE and repeated(alone)[alone.outputs[0]]:  # else one pass of balls is sharp
         parts = _separated(graph, o if known else alone.outputs[0], known)
         if len(parts) > 1:
             return _added(parts, own, tolerance, budget)

@@ -19,9 +19,9 @@ from attnfun.language.domain import Box
 
 _GRID = 257
 _DIAGONAL = 129
-_WEIGHTS = (-4.0, -1.0, -0.25, 0.0, 0.25, 1.0, 4.0)  # of λ, in the ratio of residuals to values
+_WEIGHTS = tuple(s * w for s in (-1, 1) for w in (0, 0.25, 0.5, 1, 2, 4, 16))  # of λ, in errors over values
 _PEAKS = 12
-_WORK = 60_000  # aims times steps: 1 s, about
+_WORK = 3_000_000  # points times steps that are looked at in one round: 1 s, about
 
 
 def aimed_points(steps: Sequence[LocalStep], outputs: Sequence[LocalOutput], box: Box) -> Array:
@@ -53,7 +53,7 @@ def aimed_points(steps: Sequence[LocalStep], outputs: Sequence[LocalOutput], box
 def few_aims(steps: Sequence[LocalStep], box: Box) -> list[Aim]:
     """Aims of steps that read inputs alone, as many as there is time for."""
     reading = [step for step in steps if step.argument.phis and set(step.argument.phis) <= set(box.names)]
-    most = max(1, _WORK // max(1, len(steps)))
+    most = max(1, _WORK // (_PEAKS * max(1, len(steps))))
     return [_aim(step) for step in reading[:: -(-len(reading) // most)]] if reading else []
 
 

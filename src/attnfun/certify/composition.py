@@ -53,7 +53,7 @@ from attnfun.certify.refine import Errors, LocalOutput, LocalStep, Refinement
 from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
 from attnfun.certify.steps import gradient_shifts, modulus, prove_beyond, prove_line, prove_tensor, widened
 from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
-from attnfun.certify.witness import aimed_witness, best_points, computed_witness, worst_points
+from attnfun.certify.witness import aimed_witness, climbed_witness, computed_witness, worst_points
 from attnfun.language import Graph, precision
 from attnfun.language.enclosures import abs_upper, upper
 from attnfun.language.function import Function
@@ -129,10 +129,9 @@ class Composition:
             details["refined"] = {"plain": worst, "boxes": boxes}
             high, worst = min(high, plain), min(worst, computed)
         elif worst > _SLACK * low and tables:
-            more = best_points(self.network, self.function, aimed_points(self.local, outputs, self.function.box))
-            starts = np.concatenate([points[-1:], more])
-            aims = few_aims(self.local, self.function.box)
-            found = aimed_witness(self.network, self.function, starts, aims, low)
+            starts = aimed_points(self.local, outputs, self.function.box)
+            starts, aims = np.concatenate([points, starts]), few_aims(self.local, self.function.box)
+            found = climbed_witness(self.network, self.function, starts, aims, low)
             low, witness = max((low, witness), found, key=lambda pair: pair[0])
         return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 

@@ -85,7 +85,7 @@ class Composition:
         self.steps: list[dict[str, Any]] = []  # what is told of every coordinate (`_settle`)
         self.local: list[LocalStep] = []
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
-        self.kinks: dict[str, tuple[float, float]] = {}  # of every φ = relu(U) what `extremes` adds, computed and exact
+        self.kinks: dict[str, dict[str, float]] = {"computed": {}, "exact": {}}  # what `extremes` adds for φ = relu(U)
         self.extremes = Extremes(self.reading)
         self._pinned: dict[str, Pinned | None] = {}
         self._known: dict[Any, tuple[float, str]] = {}
@@ -321,9 +321,8 @@ class Composition:
         provided(sizes < self.limit, f"composition: {label.name} may overflow in {self.network.dtype}")
         self._settle(label, g, method, delta, computed, exact, min(self.size[label.name], sizes))
         if [node.op for node in g.nodes] == ["var", "relu"]:
-            pairs = ((one.own, one.mismatch, one.rest) for one in (computed, exact))
-            first, second = (upper(arb(own) + arb(off) + arb(rest)) for own, off, rest in pairs)
-            self.kinks[label.name] = first, second
+            for kind, one in (("computed", computed), ("exact", exact)):
+                self.kinks[kind][label.name] = upper(arb(one.own) + arb(one.mismatch) + arb(one.rest))
         clipped = left >= low or right <= high
         self.local.append(LocalStep(label.name, form, g, seen, ends, clipped, strays, own, exact, computed))
         if is_square(g) and not clipped:  # `norms` asks for û inside the interval of `seen`
@@ -367,11 +366,8 @@ class Composition:
     def _strays(self, node: int, form: Form, errors: dict[str, float]) -> float:
         """How far the computed stream is from what this node, whose form is given, means."""
         flat = self._incoming(form.phis, errors)
-        if not self.kinks:
-            return flat
         kind = "exact" if errors is self.exact else "computed"
-        kinks = {name: pair[kind == "exact"] for name, pair in self.kinks.items()}
-        return min(flat, self.extremes(node, kind, errors, kinks))
+        return min(flat, self.extremes(node, kind, errors, self.kinks[kind])) if self.kinks[kind] else flat
 
     def _incoming(self, weights: Mapping[str, arb], errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""

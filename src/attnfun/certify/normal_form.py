@@ -268,14 +268,14 @@ class Forms:
         if spanned is None or spanned[0] == len(bases):
             return s
         units = [self.atom("span", j) for j in range(spanned[0])]
-        forms = [{((units[j], Fraction(1)),): c for j, c in row.items() if c} for row in spanned[1]]
+        forms: list[Sum] = [{((units[j], Fraction(1)),): c for j, c in row.items() if c} for row in spanned[1]]
         new: dict[int, int] = {}
         for a, form in zip(bases, forms, strict=False):
             constant_term = dict(self.atoms[a].of).get(UNIT, Fraction(0)) if a in powers else Fraction(0)
             new[a] = self.atom("base", key(self.add(form, constant(constant_term))))
         if len(set(new.values())) < len(new):
             return s
-        out = dict(forms[-1])
+        out: Sum = dict(forms[-1])
         for m, c in s.items():
             if m not in own:
                 k, n = self.monomial({new.get(a, a): q for a, q in m})

@@ -33,10 +33,10 @@ def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats, kn
     whole = [balls(low[:, k], high[:, k]) for k in range(len(names))]
     twice = repeated(graph)
     if len(low) == 1 and not any(twice[i] for i in needed):  # plain balls are sharp
-        given = dict(zip(names, whole, strict=True))
+        sides = dict(zip(names, whole, strict=True))
         values: dict[int, Ball] = {}
         for i in needed:
-            value = step(graph.nodes[i], over.base, given, values)
+            value = step(graph.nodes[i], over.base, sides, values)
             values[i] = _CUT(value, ball(*known[i])) if i in known else value
         return [values[o] for o in graph.outputs]
     own = variables_in(graph)

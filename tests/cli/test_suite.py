@@ -262,7 +262,10 @@ def test_bounds_in_a_table_are_rounded_to_the_safe_side(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("classic", 13), ("feynman", 50), ("genz", 25), ("pieces", 31), ("special", 14), ("composites", 52)],
+    [
+        *(("classic", 13), ("feynman", 50), ("genz", 25), ("large", 20)),
+        *(("pieces", 31), ("special", 14), ("composites", 52)),
+    ],
 )
 def test_shipped_suites_can_be_read(name: str, count: int) -> None:
     cases = read_suite(name)

@@ -15,7 +15,7 @@ from attnfun.errors import InvalidRequest
 from attnfun.language import ArrayAlgebra, Node, parse, run
 from attnfun.language.operations import CALLED
 from attnfun.language.operations.entry import Operation
-from attnfun.language.parse import CALLS, arity
+from attnfun.language.parse import CALLS, COLLECTORS, arity
 from products import drawn
 
 
@@ -232,7 +232,8 @@ def test_any_unicode_is_read_or_refused(text: str) -> None:
     [
         ("sin(x) + foo(x)", 10, "unknown function 'foo'"), ("Sin(x)", 1, "did you mean 'sin'"),
         ("x + alhpa", 5, "did you mean 'alpha'"), ("x + q", 5, "the variables are x, alpha"),
-        ("x^2", 2, "**"), ("x + (2*x", 5, "never closed"), ("x)", 2, "never opened"), ("2x", 2, "operator is missing"),
+        ("x^2", 2, "**"), ("x + (2*x", 5, "never closed"), ("x)", 2, "never opened"),
+        ("2x", 2, "operator is missing"),
         ("1 + x/(2 - 2)", 8, "division by zero"), ("  x + y", 7, "unknown name 'y'"), ("x + lambda", 5, "Python"),
         ("sin", 1, "sin(…)"), ("x(2)", 1, "x*(…)"), ("x +\nfoo", 5, "unknown name"), ("max(x)", 1, "2 or more"),
         ("cso(x)", 1, "did you mean 'cos'"), ("x*1e301", 3, "1e300"), ("x, x", 2, "list"),
@@ -265,6 +266,115 @@ def test_many_large_outputs_are_refused() -> None:
 
 def test_every_listed_function_is_read() -> None:
     for name in CALLS:
+        if name in COLLECTORS and name not in ("max", "min"):
+            assert parse(f"{name}(v)", ["x", "v[0]", "v[1]"]).nodes
+            continue
         whole = isinstance(entry := CALLED.get(name), Operation) and entry.whole
         arguments = (["2"] if whole else ["x > 0" if name == "where" else "x"]) + ["x"] * (arity(name) - 1)
         assert parse(f"{name}({', '.join(arguments)})", ["x"]).nodes
+
+
+V = [*(f"v[{k}]" for k in range(5)), "y", *(f"w[{k}]" for k in range(3))]
+
+
+@pytest.mark.parametrize(
+    ("text", "written_out"),
+    [
+        ("sum(v[i]**2 for i in range(3))", "v[0]**2 + v[1]**2 + v[2]**2"),
+        ("sum(v)", "v[0] + v[1] + v[2] + v[3] + v[4]"), ("sum(v[1::2])", "v[1] + v[3]"), ("v[-1]*y", "v[4]*y"),
+        ("sum(v[i]*v[i+1] for i in range(4))", "v[0]*v[1] + v[1]*v[2] + v[2]*v[3] + v[3]*v[4]"),
+        ("sum(v[i] for i in range(1, 5, 3))", "v[1] + v[4]"), ("sum(v[i] for i in range(4, 2, -1))", "v[4] + v[3]"),
+        ("prod(cos(w[i]/(i + 1)) for i in range(3))", "cos(w[0])*cos(w[1]/2)*cos(w[2]/3)"),
+        ("sum(i*w[i]**i for i in range(1, 3))", "w[1] + 2*w[2]**2"),
+        ("sum(v[i]*w[j] for i in range(2) for j in range(i + 1))", "v[0]*w[0] + v[1]*w[0] + v[1]*w[1]"),
+        ("sum(prod(w[j] for j in range(i + 1)) for i in range(2))", "w[0] + w[0]*w[1]"),
+        ("sum(u*y for u in w)", "w[0]*y + w[1]*y + w[2]*y"), ("sum(u**2 for u in v[:2])", "v[0]**2 + v[1]**2"),
+        ("sum(w[i] for i in range(3) if i % 2 - 1)", "w[0] + w[2]"),
+        ("sum(w[i//2] for i in range(4))", "w[0] + w[0] + w[1] + w[1]"),
+        ("max(w)", "max(max(w[0], w[1]), w[2])"), ("min(u - y for u in w[1:])", "min(w[1] - y, w[2] - y)"),
+        ("max(w[0], y, 1)", "max(max(w[0], y), 1)"), ("max(v[:4])", "max(max(v[0], v[1]), max(v[2], v[3]))"),
+        ("norm(w)", "sqrt(w[0]**2 + w[1]**2 + w[2]**2)"),
+        ("norm(w[i] - v[i] for i in range(2))", "sqrt((w[0] - v[0])**2 + (w[1] - v[1])**2)"),
+        ("logsumexp(w[:2])", "log(exp(w[0]) + exp(w[1]))"), ("sum(w)/len(w)", "(w[0] + w[1] + w[2])/3"),
+        ("sum(w[i] for i in range(0)) + y", "y"), ("y*prod(w[:0])", "y"), ("sum(w for w in w)", "w[0] + w[1] + w[2]"),
+        ("sum(v[(i + 3) % 5] for i in range(3))", "v[3] + v[4] + v[0]"),
+        ("sum(u for u in w) * y", "(w[0] + w[1] + w[2])*y"),
+    ],
+)  # fmt: skip
+def test_vectors_and_generators_are_written_out(text: str, written_out: str) -> None:
+    assert parse(text, V) == parse(written_out, V)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "part"),
+    [
+        ("v", 1, "a vector of 5"), ("v[5]", 1, "past the 5 entries"), ("v[-6]", 1, "past"),
+        ("v[y]", 3, "whole number"),
+        ("v[1/2]", 3, "whole number"), ("y[0]", 1, "no vector"), ("q[0]", 1, "no vector"), ("v[v[0]]", 4, "index"),
+        ("v[0][1]", 5, "operator is missing"), ("v[]", 3, "missing"), ("v[1:]", 1, "a slice is a vector"),
+        ("v[1,2]", 4, "comma"),
+        ("sum(v[i] for i in range(y))", 25, "whole number"), ("sum(y)", 1, "sum takes a vector"),
+        ("sin(v)", 1, "sin(v) for v"),
+        ("sum(v[i] for i in range(6))", 5, "past"), ("sum(1 for i in range(10**7))", 16, "more than 200,000"),
+        ("sum(1 for i in range(900) for j in range(900))", 36, "more than 200,000"),
+        ("range(3)", 1, "in a generator"),
+        ("sum(i for i in range(1, 2, 0))", 16, "step"), ("sum(v[::0])", 5, "step"), ("max(w[3:])", 1, "of nothing"),
+        ("(i for i in v)", 4, "stand alone in calls"), ("sum(i for i in v, 2)", 17, "alone"),
+        ("sum(2, i for i in v)", 10, "alone"),
+        ("sum(for i in v)", 5, "missing before 'for'"), ("sum(i for 2 in v)", 11, "loop variable"),
+        ("sum(i for i of v)", 13, "'in'"),
+        ("sum(i for i in)", 15, "missing"), ("sum(i for in v)", 11, "loop variable"),
+        ("sum(v[i] for i in y)", 19, "no vector"), ("sum(w[i] for w in range(3))", 5, "no vector"),
+        ("sum(v[i] for i in v)", 7, "whole number"),
+        ("sum(u for u in v if y)", 21, "condition"),
+        ("y:2", 2, "slices"), ("v[:::]", 5, "slices"), ("v[0)", 4, "never opened"), ("[v]", 1, "no lists"),
+        ("v[1+:]", 5, "missing"),
+        ("sum(1" + "".join(f" for a{k} in v" for k in range(9)) + ")", 103, "8 loops"), ("len(y)", 1, "len takes"),
+        ("sum(1/i for i in range(2))", 7, "division by zero"),
+        ("sum(v[i%0] for i in range(2))", 9, "division by zero"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_index_or_a_generator_is_told(text: str, column: int, part: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(text, V)
+    assert part in str(caught.value) and caught.value.column == column
+
+
+@drawn(300)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "v",
+                "w",
+                "y",
+                "i",
+                "[",
+                "]",
+                "(",
+                ")",
+                ":",
+                ",",
+                " for ",
+                " in ",
+                " if ",
+                "sum(",
+                "max(",
+                "range(",
+                "+",
+                "-",
+                "2",
+                "//",
+                "%",
+                "i in v",
+            ]
+        ),
+        max_size=24,
+    ).map("".join)
+)
+def test_any_generator_is_read_or_refused_before_it_is_parsed(text: str) -> None:
+    """What the scan lets through is a sentence of Python, too."""
+    try:
+        parse(text, V)
+    except InvalidRequest as error:
+        assert "not a correct expression" not in str(error)

@@ -24,7 +24,8 @@
 
    ω_g the modulus of continuity of g on that interval: the derivative's bound times δ, or the oscillation near points
    where there is none, or for roots of sums of squares what `norms` says. Never a Lipschitz constant of the weights.
-4. The outputs are affine in the φ's; their errors add.
+4. The outputs are affine in the φ's; their errors add. Of max(a, b) = b + relu(a − b) the errors of a and b do not:
+   `extremes` has the smaller bound.
 
 A coordinate whose g jumps is proved by *staircase*: E holds off the walls of its argument, and for what reads it φ is a
 variable of its own, which takes any value that head or g can take (`Reading.release`). So all this holds at every x of
@@ -46,8 +47,10 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from attnfun.certify.aiming import aimed_points, few_aims
 from attnfun.certify.branches import decide_branches
 from attnfun.certify.extension import require_same
+from attnfun.certify.extremes import Extremes
 from attnfun.certify.norms import Component, Pinned, norm_shift, prove_pinned, root_slope
 from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, prove_by_pieces
 from attnfun.certify.reading import Form, Reading
@@ -56,7 +59,7 @@ from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, li
 from attnfun.certify.staircase import Jump, jumps, prove_staircase
 from attnfun.certify.steps import gradient_shifts, modulus, prove_beyond, prove_line, prove_tensor, widened
 from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
-from attnfun.certify.witness import aimed_witness, computed_witness, worst_points
+from attnfun.certify.witness import aimed_witness, climbed_witness, computed_witness, worst_points
 from attnfun.language import Graph, precision
 from attnfun.language.definedness import require_defined
 from attnfun.language.enclosures import abs_upper, upper
@@ -89,6 +92,8 @@ class Composition:
         self.steps: list[dict[str, Any]] = []  # what is told of every coordinate (`_settle`)
         self.local: list[LocalStep] = []
         self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
+        self.kinks: dict[str, dict[str, float]] = {"computed": {}, "exact": {}}  # what `extremes` adds for φ = relu(U)
+        self.extremes = Extremes(self.reading)
         self._pinned: dict[str, Pinned | None] = {}
         self._known: dict[Any, tuple[float, str]] = {}
         self.jumps: list[Jump] = []
@@ -119,7 +124,10 @@ class Composition:
             low, witness = computed_witness(self.network, self.function, points)
         details: dict[str, Any] = {"steps": self.steps}
         high, worst = (  # the errors of all φ's added up
-            max(upper(arb(getattr(o, kind)) + arb(self._incoming(o.form.phis, errors))) for o in outputs)
+            max(
+                upper(arb(getattr(o, kind)) + arb(self._strays(node, o.form, errors)))
+                for o, node in zip(outputs, self.reading.program.outputs, strict=True)
+            )
             for kind, errors in (("plain", self.exact), ("computed", self.errors))
         )
         provided(math.isfinite(worst), "composition: the errors add up to more than every double")
@@ -134,6 +142,11 @@ class Composition:
             plain, computed, boxes = field.search(_GOAL * low)
             details["refined"] = {"plain": worst, "boxes": boxes}
             high, worst = min(high, plain), min(worst, computed)
+        elif worst > _SLACK * low and tables:
+            starts = aimed_points(self.local, outputs, self.function.box)
+            starts, aims = np.concatenate([points, starts]), few_aims(self.local, self.function.box)
+            found = climbed_witness(self.network, self.function, starts, aims, low)
+            low, witness = max((low, witness), found, key=lambda pair: pair[0])
         return Bound("composition", low, high, witness, details), math.nextafter(max(worst - high, 0.0), math.inf)
 
     def _query(
@@ -202,7 +215,7 @@ class Composition:
         axis, plain, mismatch = self._query(blocks[0], before, form, (low, high))
         values = blocks[0].values[:, blocks[0].writes.index(label.name)]
         line = BrokenLine(label.slope, label.offset, axis.w, axis.c, axis.slopes, axis.biases, values)
-        delta, still = self._shifts(form, mismatch, plain)
+        delta, still = self._shifts(label.argument, form, mismatch, plain)
         left, right = widened(g, low, high, delta)
         far = math.nextafter(low - delta, -math.inf), math.nextafter(high + delta, math.inf)
         rounding, size = block_rounding(line, *far, dtype)
@@ -225,7 +238,7 @@ class Composition:
         for k, argument in enumerate(label.arguments):
             form = self.reading.form(argument)
             line, plain, mismatch, size = self._map(head, k, before, form, ranges[k])
-            delta[k], still[k] = self._shifts(form, mismatch, plain)
+            delta[k], still[k] = self._shifts(argument, form, mismatch, plain)
             lines.append(line)
             sizes.append(size)
         column = head.writes.index(label.name)
@@ -305,7 +318,7 @@ class Composition:
             lost, size = line_bounds(line, views[-1], left, right, self.network.dtype, dq)
             rounding, sizes = rounding + float(lost[0]), sizes + float(size[0] + lost[0])
         rounding += gamma(len(views) - 1, self.u) * sizes  # the pieces are added to 0
-        delta, still = self._shifts(form, mismatch, plain)
+        delta, still = self._shifts(label.argument, form, mismatch, plain)
         left, right = widened(g, low, high, delta)
         low_end, high_end, slope, offset = (np.array([v]) for v in (left, right, [label.slope], label.offset))
         seen = View(low_end, high_end, slope, offset, tuple(views))
@@ -323,6 +336,9 @@ class Composition:
         exact = Errors.of(own, label.slope, plain, min(follows, carried), apart)
         provided(sizes < self.limit, f"composition: {label.name} may overflow in {self.network.dtype}")
         self._settle(label, g, method, delta, computed, exact, min(self.size[label.name], sizes))
+        if [node.op for node in g.nodes] == ["var", "relu"]:
+            for kind, one in (("computed", computed), ("exact", exact)):
+                self.kinks[kind][label.name] = upper(arb(one.own) + arb(one.mismatch) + arb(one.rest))
         clipped = left >= low or right <= high
         self.local.append(LocalStep(label.name, form, g, seen, ends, clipped, strays, own, exact, computed))
         if is_square(g) and not clipped:  # `norms` asks for û inside the interval of `seen`
@@ -335,7 +351,7 @@ class Composition:
         provided(len(heads) == 1 and label.slope == 0, f"composition: the step {label.name} jumps and has no own head")
         (head,), form = heads, self.reading.form(label.argument)
         line, plain, mismatch = self._query(head, before, form, ends)
-        delta = self._shifts(form, mismatch, plain)[0]
+        delta = self._shifts(label.argument, form, mismatch, plain)[0]
         column = head.writes.index(label.name)
         values = np.ascontiguousarray(head.values[:, column : column + 1])
         view = HeadView(head.name, (line,), values, np.ones((1, 1)), head)
@@ -378,11 +394,17 @@ class Composition:
         forms = (self.reading.form(node).phis.get(name) for node in self.reading.program.outputs)
         return max([1.0, *(abs_upper(beta) for beta in forms if beta is not None)])
 
-    def _shifts(self, form: Form, mismatch: float, plain: float) -> tuple[float, float]:
+    def _shifts(self, node: int, form: Form, mismatch: float, plain: float) -> tuple[float, float]:
         """δ as computed, and in real arithmetic."""
         pairs = (self.errors, mismatch), (self.exact, plain)
-        computed, real = (math.nextafter(self._incoming(form.phis, errors) + m, math.inf) for errors, m in pairs)
+        computed, real = (math.nextafter(self._strays(node, form, errors) + m, math.inf) for errors, m in pairs)
         return computed, real
+
+    def _strays(self, node: int, form: Form, errors: dict[str, float]) -> float:
+        """How far the computed stream is from what this node, whose form is given, means."""
+        flat = self._incoming(form.phis, errors)
+        kind = "exact" if errors is self.exact else "computed"
+        return min(flat, self.extremes(node, kind, errors, self.kinks[kind])) if self.kinks[kind] else flat
 
     def _incoming(self, weights: Mapping[str, arb], errors: dict[str, float]) -> float:
         """Σ |β_i| E_i: how far the exact affine form of the computed stream is from its meaning."""

@@ -11,6 +11,7 @@ Failure mode: functions that are equal for another reason than these rewrites, o
 Undecided. A wrong rewrite would have to agree with f at all the sampled points as well to do harm.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -94,6 +95,7 @@ def in_terms_of(p: Graph, node: int, f: Graph, box: Box) -> Graph | None:
     return build.graph([top]) if replaced else None
 
 
+@lru_cache(maxsize=4)  # every argument of a program is looked for in the same target
 def _fingerprints(graph: Graph, box: Box) -> list[tuple[float, ...]]:
     """Values of every node at three points, to ten digits; undefined ones differ from everything."""
     X = box.sample(3, np.random.default_rng(5))
@@ -127,6 +129,7 @@ def _compare_forms(p: Graph, f: Graph, box: Box, spent: int) -> int:
     for ranges, addition in ways:
         rewrites = Rewrites(box, addition)
         rewrites.forms.steps = spent
+        rewrites.forms.admit(len(f.nodes))
         rewrites.about.signs.ranges = ranges
         with precision(BITS):
             try:

@@ -34,8 +34,10 @@ Key = tuple[tuple[Monomial, Fraction], ...]
 
 UNIT: Final[Monomial] = ()
 MAX_TERMS: Final = 400  # of a product that is multiplied out
-MAX_SUM: Final = 4_000  # of any sum
+MAX_SUM: Final = 40_000  # of any sum
 MAX_STEPS: Final = 200_000  # products of two terms, in one comparison
+_STEPS_EACH: Final = 100  # the same for each operation of the target, where that is more
+_SPANNED, _LONG = 24, 12  # bases that are told by fewer, and terms of one of them from which on it is worth while
 _SPLIT: Final = 20  # steps a term that taking a sum apart counts for
 MAX_BITS: Final = 20_000  # of a coefficient
 FACTOR_TERMS: Final = 200
@@ -90,11 +92,15 @@ class Forms:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.atoms: list[Atom] = []
-        self.steps = 0
+        self.steps, self.most = 0, MAX_STEPS
         self._index: dict[Hashable, int] = {}
         self._expressions: dict[int, int] = {}
         self._splits: dict[Key, tuple[Fraction, Monomial]] = {}
         self._powers: dict[tuple[int, int], Sum] = {}
+
+    def admit(self, operations: int) -> None:
+        """Leave room for a comparison with a target of so many operations."""
+        self.most = max(self.most, _STEPS_EACH * operations)
 
     def atom(self, kind: str, of: Any = None) -> int:
         at = self._index.get((kind, of))
@@ -173,8 +179,8 @@ class Forms:
 
     # --- brackets multiplied out --------------------------------------------------------------------------------------
 
-    def expand(self, s: Sum) -> Sum:
-        """Whole positive powers of bases multiplied out, cos² = 1 - sin². TooLarge past MAX_TERMS."""
+    def expand(self, s: Sum, most: int = MAX_TERMS) -> Sum:
+        """Whole positive powers of bases multiplied out, cos² = 1 - sin². TooLarge past `most` terms."""
         while True:
             out: Sum = {}
             again = False
@@ -187,9 +193,9 @@ class Forms:
                 a, q = hit
                 n = floor(q) if self.atoms[a].kind == "base" else 2 * floor(q / 2)
                 rest = tuple((b, p - n if b == a else p) for b, p in m if b != a or p != n)
-                for product, d in self.distribute({rest: c}, self._power_of(a, n)).items():
+                for product, d in self.distribute({rest: c}, self._power_of(a, n, most)).items():
                     _collect(out, product, d)
-                if len(out) > MAX_TERMS:
+                if len(out) > most:
                     raise TooLarge("a product of sums")
             s = out
             if not again:
@@ -199,7 +205,7 @@ class Forms:
         kind = self.atoms[a].kind
         return kind == "base" or (kind == "cos" and q >= 2)
 
-    def _power_of(self, a: int, n: int) -> Sum:
+    def _power_of(self, a: int, n: int, most: int) -> Sum:
         """a^n as a sum: S^n for a base S, (1 - sin²)^{n/2} for a cosine."""
         known = self._powers.get((a, n))
         if known is None:
@@ -210,7 +216,7 @@ class Forms:
                 inner, exponent = {UNIT: Fraction(1), ((sine, Fraction(2)),): Fraction(-1)}, n // 2
             else:
                 exponent = n
-            if comb(exponent + len(inner) - 1, len(inner) - 1) > MAX_TERMS:
+            if comb(exponent + len(inner) - 1, len(inner) - 1) > most:
                 raise TooLarge("a power of a sum")
             known = constant(1)
             for _ in range(exponent):
@@ -218,7 +224,7 @@ class Forms:
             self._powers[(a, n)] = known
         return known
 
-    def together(self, s: Sum) -> tuple[Sum, Monomial]:
+    def together(self, s: Sum, most: int = MAX_TERMS) -> tuple[Sum, Monomial]:
         """(N, D) with s = N·D, N without negative powers of bases and cosines, multiplied out."""
         denominator: Monomial = UNIT
         while True:
@@ -228,14 +234,53 @@ class Forms:
                     if q < 0 and self.atoms[a].kind in ("base", "cos"):
                         lows[a] = min(lows.get(a, Fraction(0)), Fraction(floor(q)))
             if not lows:
-                return self.expand(s), denominator
+                return self.expand(s, most), denominator
             lift = tuple(sorted((a, -q) for a, q in lows.items()))
             _, denominator = self.times(denominator, tuple((a, -q) for a, q in lift))  # bases and cosines: no factor
-            s = self.expand(self.distribute({lift: Fraction(1)}, s))
+            s = self.expand(self.distribute({lift: Fraction(1)}, s), most)
 
     def is_zero(self, s: Sum) -> bool:
         """True only if s = 0 wherever its powers exist (the denominators that are cleared do not vanish there)."""
-        return not s or not self.together(s)[0]
+        if not s:
+            return True
+        fewer = self._in_span(s)
+        return not self.together(fewer, MAX_SUM)[0] or (fewer is not s and not self.together(s, MAX_SUM)[0])
+
+    def _in_span(self, s: Sum) -> Sum:
+        """A sum that vanishes only if s does: few long sums of which s is made as sums of new atoms t_1, t_2, ….
+
+        Let the bases of s be B_k = c_k + Σ λ_kj t_j, t_j some of the B_k without their constants, and the terms of s
+        that occur in the B_k Σ μ_j t_j; an atom that is a term of a B_k counts as one where it is a factor. What
+        vanishes for all numbers t_j vanishes for these. s itself where the B_k are independent, short or many.
+        """
+        powers = {a: q for m in s for a, q in m if self.atoms[a].kind == "base"}
+        bases = {a: {m: c for m, c in self.atoms[a].of if m} for a in powers}
+        if not 1 < len(bases) <= _SPANNED or max(len(b) for b in bases.values()) < _LONG:
+            return s
+        own = {m for b in bases.values() for m in b}
+        beside = (a for m in s if m not in own for a, _ in m if a not in bases)
+        bases |= {a: self.single(a) for a in beside if ((a, Fraction(1)),) in own}
+        if len(bases) > _SPANNED:
+            return s
+        rows = [*bases.values(), {m: c for m, c in s.items() if m in own}]
+        self._work(len(rows) ** 2 * len(own))
+        spanned = _spanned(rows)
+        if spanned is None or spanned[0] == len(bases):
+            return s
+        units = [self.atom("span", j) for j in range(spanned[0])]
+        forms: list[Sum] = [{((units[j], Fraction(1)),): c for j, c in row.items() if c} for row in spanned[1]]
+        new: dict[int, int] = {}
+        for a, form in zip(bases, forms, strict=False):
+            constant_term = dict(self.atoms[a].of).get(UNIT, Fraction(0)) if a in powers else Fraction(0)
+            new[a] = self.atom("base", key(self.add(form, constant(constant_term))))
+        if len(set(new.values())) < len(new):
+            return s
+        out: Sum = dict(forms[-1])
+        for m, c in s.items():
+            if m not in own:
+                k, n = self.monomial({new.get(a, a): q for a, q in m})
+                _collect(out, n, c * k)
+        return out
 
     def tidy(self, s: Sum) -> Sum:
         """s multiplied out, and N/B^k = Q/B^{k-1} + R/B^k for its denominators B; s itself where that is too large."""
@@ -395,8 +440,33 @@ class Forms:
 
     def _work(self, steps: int) -> None:
         self.steps += steps
-        if self.steps > MAX_STEPS:
+        if self.steps > self.most:
             raise OutOfSteps("the comparison")
+
+
+def _spanned(rows: list[Sum]) -> tuple[int, list[dict[int, Fraction]]] | None:
+    """(r, for every row its coefficients in r of the rows but the last); None where the last is not in their span."""
+    reduced: list[tuple[Monomial, Sum, dict[int, Fraction]]] = []  # pivot, row with 1 there, and what it is made of
+    found: list[dict[int, Fraction]] = []
+    for number, row in enumerate(rows):
+        left, made = dict(row), dict[int, Fraction]()
+        for pivot, other, parts in reduced:
+            c = left.get(pivot)
+            if c:
+                for m, v in other.items():
+                    _collect(left, m, -c * v)
+                for j, v in parts.items():
+                    made[j] = made.get(j, Fraction(0)) + c * v
+        if left:
+            if number == len(rows) - 1:
+                return None
+            pivot, unit = min(left), len(reduced)
+            c = left[pivot]
+            parts = {j: -v / c for j, v in made.items()} | {unit: 1 / c}
+            reduced.append((pivot, scale(left, 1 / c), parts))
+            made = {unit: Fraction(1)}
+        found.append(made)
+    return len(reduced), found
 
 
 def _collect(out: Sum, m: Monomial, c: Fraction) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from flint import arb
 
@@ -17,7 +18,7 @@ from attnfun.language import BallAlgebra, Box, Builder, Graph, Node, run
 from attnfun.language.definedness import natural_domain
 from attnfun.language.function import Function
 from attnfun.language.graph import arguments_first
-from attnfun.language.ranges import Effort, is_tight, range_of
+from attnfun.language.ranges import Effort, is_tight, plain_ranges, range_of
 from attnfun.language.relu_ranges import ReluRanges
 from attnfun.language.removable import resolved
 from attnfun.network import Label, Labels
@@ -67,6 +68,10 @@ class Reading:
         for node in self.program.nodes:
             self._constant.append(node.op != "var" and all(self._constant[a] for a in node.args))
 
+    @cached_property
+    def _plain(self) -> list[tuple[float, float]]:
+        return plain_ranges(self.program, self.function.box)
+
     def release(self, label: Label, ends: tuple[float, float]) -> str:
         """Let φ take any value between `ends`, whatever its argument is, in all ranges that are asked for from now on:
         in the program `relaxed` a variable stands in its place, `box` has the ends. The variable's name.
@@ -112,7 +117,7 @@ class Reading:
             name = str(node.value)
             return Form({name: arb(1)}, arb(0), {name: arb(1)}, arb(0))
         if self._constant[index]:
-            return Form(meant=self._value(index), constant=self._value(index))
+            return Form(meant=self.value(index), constant=self.value(index))
         args = node.args
         if node.op in ("add", "sub"):
             return self.form(args[0]).plus(self.form(args[1]), arb(1 if node.op == "add" else -1))
@@ -120,15 +125,19 @@ class Reading:
             return Form().plus(self.form(args[0]), arb(-1))
         if node.op == "mul" and any(self._constant[a] for a in args):
             factor, other = args if self._constant[args[0]] else args[::-1]
-            return Form().plus(self.form(other), self._value(factor))
+            return Form().plus(self.form(other), self.value(factor))
         if node.op == "div" and self._constant[args[1]]:
-            return Form().plus(self.form(args[0]), 1 / self._value(args[1]))
+            return Form().plus(self.form(args[0]), 1 / self.value(args[1]))
         sign = self.units.sign(args[0]) if node.op == "relu" and self.units is not None else 0
         if sign:  # relu(U) is U where U ≥ 0 on the whole box, and 0 where U ≤ 0
             return self.form(args[0]) if sign > 0 else Form()
         raise Undecided(f"composition: {self.program.text(index, 80)} is no affine form of the labelled coordinates")
 
-    def _value(self, index: int) -> arb:
+    def is_constant(self, index: int) -> bool:
+        return self._constant[index]
+
+    def value(self, index: int) -> arb:
+        """A constant of the program."""
         value = run(self.program.reachable((index,)), BallAlgebra(), {})[0]
         provided(value.is_finite(), "composition: a constant of the program is not finite")
         return value
@@ -161,7 +170,8 @@ class Reading:
         box, graph = self.box, Graph(self.relaxed.nodes, (argument,))
         exact = set(graph.reachable((argument,)).variables) <= set(self.function.box.names)
         if self.units is not None and len(self.program.nodes) > _LARGE:
-            low, high = self.units(argument)
+            (low, high), (a, b) = self.units(argument), self._plain[argument]
+            low, high = max(low, a), min(high, b)
         else:
             ((low, high),) = range_of(graph, box, known=self.ranges, within=(least, most), effort=self._effort)
             if exact and self._effort.left > 0 and not is_tight(graph, box, low, high):

@@ -32,6 +32,7 @@ from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Box, sub_boxes
 from attnfun.language.slopes import enclosed_slopes
 
+_HALVINGS = 120
 _CELLS = {2: 24, 3: 8, 4: 5}  # sub-boxes per axis for the gradient
 
 
@@ -117,7 +118,19 @@ def modulus(g: Graph, low: float, high: float, delta: float) -> float:
     edges[0], edges[-1] = low, high
     left, right = edges[:-1], np.minimum(np.nextafter(edges[1:] + delta, np.inf), high)
     slopes, swing = enclosed_slopes(g, ("u",), left[:, None], right[:, None])
-    return float(np.max(np.minimum(swing[:, 0], slopes[:, 0, 0] * delta))) * (1 + 1e-12)
+    steep, swings = slopes[:, 0, 0] * delta, swing[:, 0]
+    for _ in range(_HALVINGS):  # towards a point inside where there is no slope
+        worst = int(np.argmax(np.minimum(swings, steep)))
+        a, b = left[worst], edges[worst + 1]
+        if not (swings[worst] < steep[worst] and b - a > 4 * delta and a < (a + b) / 2 < b):
+            break
+        edges = np.insert(edges, worst + 1, (a + b) / 2)
+        left, right = edges[:-1], np.minimum(np.nextafter(edges[1:] + delta, np.inf), high)
+        both = slice(worst, worst + 2)
+        slopes, swing = enclosed_slopes(g, ("u",), left[both, None], right[both, None])
+        steep = np.concatenate([steep[:worst], slopes[:, 0, 0] * delta, steep[worst + 1 :]])
+        swings = np.concatenate([swings[:worst], swing[:, 0], swings[worst + 1 :]])
+    return float(np.max(np.minimum(swings, steep))) * (1 + 1e-12)
 
 
 def prove_tensor(seen: View, g: Graph, names: tuple[str, ...], enough: float) -> float:

@@ -67,6 +67,9 @@ def best_witness(
     return best, where
 
 
+_ROUNDS = 8
+
+
 @dataclass(frozen=True)
 class Aim:
     """An affine form of the inputs, and values of it at which the error may be large."""
@@ -147,6 +150,42 @@ def worst_points(network: Network, function: Function) -> Array:
     best (seeded).
     """
     return climbed(function.box, lambda X: _errors(network, function, X), 4000, 20, 8)[-4:]
+
+
+def climbed_witness(
+    network: Network, function: Function, X: Array, aims: Sequence[Aim], known: float
+) -> tuple[float, Array | None]:
+    """As `aimed_witness`, for many aims: those that help and share no input are met together, round by round, from the
+    best two of the points X.
+    """
+    box, best = function.box, []
+    weights = [np.array([aim.weights.get(name, 0.0) for name in box.names]) for aim in aims]
+    kept = [(c, aim.values) for c, aim in zip(weights, aims, strict=True) if 1e-140 < np.abs(c).max() < 1e140]
+    for x in X[np.argsort(_errors(network, function, X))[-2:]]:
+        error = float(_errors(network, function, x[None])[0])
+        for _ in range(_ROUNDS if kept else 0):
+            moved = [np.clip(x + (t - x @ c)[:, None] * c / (c @ c), box.low_array, box.high_array) for c, t in kept]
+            seen = np.split(_errors(network, function, np.concatenate(moved)), np.cumsum([len(m) for m in moved])[:-1])
+            tops = np.array([float(e.max(initial=0.0)) for e in seen])
+            left, chosen = np.ones(box.dim, dtype=bool), []
+            for k in np.argsort(-tops):
+                if tops[k] > error and not (kept[k][0].astype(bool) & ~left).any():
+                    left &= kept[k][0] == 0
+                    chosen.append((kept[k][0] != 0, moved[k][int(np.argmax(seen[k]))]))
+            if not chosen:
+                break
+            trials = []
+            for count in (len(chosen), -(-len(chosen) // 3), 1):
+                y = x.copy()
+                for where, point in chosen[:count]:
+                    y[where] = point[where]
+                trials.append(y)
+            errors = _errors(network, function, np.array(trials))
+            if not errors.max() > error:
+                break
+            x, error = trials[int(np.argmax(errors))], float(errors.max())
+        best.append(x)
+    return _proved_at(network, function, np.array(best), known)
 
 
 def outputs_at(network: Network, x: Array) -> list[arb]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnfun.errors import InvalidRequest, require
+from attnfun.language.vectors import groups, is_vector
 
 # `--png` may stand alone; the picture then takes the network's name.
 OPTIONAL_VALUE = "--png"
@@ -82,16 +83,22 @@ def _number(text: str, what: str) -> float:
 
 
 def read_point(text: str, names: Sequence[str]) -> list[float]:
-    """'x=0.3,y=1' → [0.3, 1.0] in the order of `names`; every variable once."""
+    """'x=0.3,y=1' → [0.3, 1.0] in the order of `names`; every variable once. Of a vector x[3]=0.5 is one entry, and
+    x=0.3 all that are not given so.
+    """
     found: dict[str, float] = {}
+    vectors = {base: members for base, members in groups(names).items() if is_vector(base, members)}
     for part in re.split(r"[,;]", text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         require(equals, f"--at {text!r}: {part.strip()!r} is not of the form name=number")
-        require(name in names, f"--at {text!r}: no variable {name!r}; the network takes {', '.join(names)}")
+        known = name in names or name in vectors
+        require(known, f"--at {text!r}: no variable {name!r}; the network takes {', '.join(groups(names))}")
         require(name not in found, f"--at {text!r}: {name!r} is given twice")
         found[name] = _number(value, f"--at {text!r}: {value!r}")
+    for base in vectors.keys() & found.keys():
+        found = dict.fromkeys(vectors[base], found[base]) | found
     missing = [name for name in names if name not in found]
-    require(not missing, f"--at {text!r}: no value for {', '.join(missing)}")
+    require(not missing, f"--at {text!r}: no value for {', '.join(missing)[:200]}")
     return [found[name] for name in names]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,17 @@ from numpy.typing import NDArray
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
 from attnfun.language.brief import Brief
+from attnfun.language.graph import is_name
 from attnfun.language.inputs import numbers
 from attnfun.language.names import names_of
 from attnfun.language.numbers import one_of
+from attnfun.language.vectors import entries, entry, groups, is_vector
 
 _ROWS = 64
+_TOLD = 12  # coordinates of a point that a message names
 Array = NDArray[np.float64]
 
-_MAX_VARIABLES = 64
+_MAX_VARIABLES = 1_000
 _LARGEST = 1e150  # end points past this would overflow as soon as they are squared
 
 
@@ -41,8 +43,11 @@ class Box(Brief):
         require(len(self.names) <= self.most, f"domain: {len(self.names)} variables; at most {self.most} are supported")
         if len(set(self.names)) != len(self.names):
             raise InvalidRequest(f"domain: a variable is named twice in {', '.join(self.names)}")
+        both = [base for base in groups(self.names) if entry(base) is None and f"{base}[0]" in self.names]
+        both = [base for base in both if base in self.names]
+        require(not both, f"domain: {', '.join(both)[:80]} is a variable and a vector")
         for name, low, high in zip(self.names, self.low, self.high, strict=True):
-            require(name.isidentifier() and not keyword.iskeyword(name), f"domain: '{name}' is not a variable name")
+            require(is_name(name), f"domain: '{name[:80]}' is not a variable name")
             side, far = f"domain {name}={low:g}:{high:g}", max(abs(low), abs(high))
             require(math.isfinite(low) and math.isfinite(high), f"{side}: both ends must be finite numbers")
             require(far <= _LARGEST, f"{side}: ends beyond {_LARGEST:g} are not supported")
@@ -52,7 +57,8 @@ class Box(Brief):
     @classmethod
     def parse(cls, domain: Any, target: Any = None) -> Box:
         """A Box from a mapping {"x": (-1, 1)}, a string "x=-1:1;y=0:2", or a list of such strings; for a target
-        (`names_of`) also from (-1, 1) or [(-1, 1), (0, 2)].
+        (`names_of`) also from (-1, 1) or [(-1, 1), (0, 2)]. "x[3]=-1:1" is a vector of three variables, of ends
+        that differ "x[3]=-1:1,0:2,0:1".
         """
         if isinstance(domain, Box):
             return domain
@@ -70,18 +76,30 @@ class Box(Brief):
                 continue
             name, equals, ends = part.partition("=")
             require(bool(equals) and ":" in ends, f"domain '{part[:80]}': write name=low:high, for instance x=-1:1")
-            pairs.append((name.strip(), ends.split(":")))
+            sides = [side.split(":") for side in ends.split(",")]
+            pairs.append((name.strip(), sides[0] if len(sides) == 1 else sides))
         return cls._from_pairs(pairs)
 
     @classmethod
     def _from_pairs(cls, pairs: list[tuple[str, Any]]) -> Box:
         rows = []
         for name, ends in pairs:
-            try:
-                low, high = (float(v) for v in ends)
-            except (TypeError, ValueError, OverflowError):
-                raise InvalidRequest(f"domain of '{name[:80]}': {ends!r:.80} is no pair of numbers low:high") from None
-            rows.append((name, low, high))
+            vector = entry(name.replace(" ", ""))
+            sides: Any = [ends]
+            if vector is not None:
+                name, count = vector
+                least = f"domain: {name}[{count}]: a vector has 1 to {cls.most:,} entries"
+                require(1 <= count <= cls.most, least)
+                sides = [ends] * count if _is_pair(ends) else ends
+                if len(sides) != count:
+                    raise InvalidRequest(f"domain of '{name}[{count}]': {len(sides)} intervals for {count} entries")
+            for one, side in zip(entries(name, len(sides)) if vector else (name,), sides, strict=True):
+                try:
+                    low, high = (float(v) for v in side)
+                except (TypeError, ValueError, OverflowError):
+                    why = f"domain of '{one[:80]}': {side!r:.80} is no pair of numbers low:high"
+                    raise InvalidRequest(why) from None
+                rows.append((one, low, high))
         return cls(*zip(*rows, strict=True)) if rows else cls((), (), ())
 
     @classmethod
@@ -107,8 +125,14 @@ class Box(Brief):
     @property
     def text(self) -> str:
         """The form that `Box.parse` reads back, e.g. "x=-1:1;y=0:2"."""
-        pairs = zip(self.names, self.low, self.high, strict=True)
-        return ";".join(f"{n}={_short(a)}:{_short(b)}" for n, a, b in pairs)
+        pairs = zip(self.low, self.high, strict=True)
+        sides = dict(zip(self.names, (f"{_short(a)}:{_short(b)}" for a, b in pairs), strict=True))
+        parts = []
+        for base, members in groups(self.names).items():
+            own = [sides[name] for name in members]
+            own = own[:1] if len(set(own)) == 1 else own
+            parts.append(f"{base}{f'[{len(members)}]' if is_vector(base, members) else ''}={','.join(own)}")
+        return ";".join(parts)
 
     def part(self, names: Sequence[str]) -> Box:
         """The sides of these names, in their order."""
@@ -126,6 +150,7 @@ class Box(Brief):
             found = found.reshape(-1, d)
         if found.ndim != 2 or found.shape[1] != d:
             names = ", ".join(self.names)
+            names = names if len(names) <= 200 else names[:199] + "…"
             raise InvalidRequest(f"points of shape {found.shape}: (n, {d}) is needed, columns {names}")
         return found, single
 
@@ -160,7 +185,9 @@ class Box(Brief):
         require(not np.isnan(X).any(), "a point is NaN")
         if outside == "raise":
             first = tuple(int(k) for k in np.argwhere(~inside)[0])
-            at = ", ".join(f"{n}={_told(float(v))}" for n, v in zip(self.names, X[first], strict=True))
+            named = zip(self.names, X[first], (self.low_array <= X[first]) & (self.high_array >= X[first]), strict=True)
+            kept = [f"{n}={_told(float(v))}" for n, v, good in named if self.dim <= _TOLD or not good]
+            at = ", ".join(kept if len(kept) <= _TOLD else [*kept[:_TOLD], "…"])
             raise InvalidRequest(
                 f"the point {at}{where(*first)} lies outside the domain {self.text}; pass outside='clamp' or 'allow'"
             )
@@ -185,6 +212,14 @@ class Box(Brief):
         edge[rows, axis] = np.where(rng.random(len(edge)) < 0.5, self.low_array[axis], self.high_array[axis])
         centre = ((self.low_array + self.high_array) / 2)[None]
         return np.concatenate([inner, corners, edge, centre])
+
+
+def _is_pair(ends: Any) -> bool:
+    """Is this one interval, and not a list of them?"""
+    try:
+        return len(ends) == 2 and all(isinstance(end, str) or np.ndim(end) == 0 for end in ends)
+    except TypeError:
+        return True  # no list at all: told where it is read
 
 
 def _told(value: float) -> str:

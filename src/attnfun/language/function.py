@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
 
 from attnfun.errors import DamagedFile, InvalidRequest, require
-from attnfun.language import BallAlgebra, Builder, Graph, Untraceable, parse, precision, run, trace
+from attnfun.language import BallAlgebra, Builder, Graph, Untraceable, parse, precision, run
 from attnfun.language.arrays import values_at
 from attnfun.language.balls import values_at_point
 from attnfun.language.canonical import canonical
 from attnfun.language.domain import Array, Box, climbed
 from attnfun.language.enclosures import abs_lowers, lower, point_balls
+from attnfun.language.matrices import Matrices
 from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import positive
 from attnfun.language.pieces import Lowered, lowered
@@ -29,6 +32,7 @@ from attnfun.language.quadrants import by_quadrant
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
 from attnfun.language.target import Target
+from attnfun.language.trace import parts_of, traced
 from attnfun.language.vertices import broken_line
 
 _LARGE = 400  # operations
@@ -164,7 +168,7 @@ class Function(Target):
     @classmethod
     def _from_callable(cls, target: Callable[..., Any], box: Box, lipschitz: float | None) -> Function:
         try:
-            graph = trace(target, box.names)
+            found = traced(target, box.names)
         except Untraceable as why:
             if lipschitz is None:
                 raise InvalidRequest(
@@ -172,20 +176,19 @@ class Function(Target):
                     "declare lipschitz= to have it treated as a black box with a conditional certificate"
                 ) from None
             return cls._black_box(target, box, lipschitz)
-        traced = cls.of(graph, box, _output_names(len(graph.outputs)))
-        call = _as_columns(target, box)
+        made = cls.of(found.graph, box, _output_names(len(found.graph.outputs)))
         X = box.sample(64, np.random.default_rng(0))
         with np.errstate(all="ignore"):
-            seen, own = call(X), traced.values(X)
+            seen, own = _as_columns(target, found.parts, found.rows)(X), made.values(X)
         if seen.shape != own.shape or not np.allclose(seen, own, rtol=1e-9, atol=1e-12, equal_nan=True):
             raise InvalidRequest(
                 "tracing this function gave another function than calling it (does it depend on anything else?)"
             )
-        return traced
+        return made
 
     @classmethod
     def _black_box(cls, target: Callable[..., Any], box: Box, lipschitz: float) -> Function:
-        lipschitz, call = positive("lipschitz", lipschitz), _as_columns(target, box)
+        lipschitz, call = positive("lipschitz", lipschitz), _as_columns(target, parts_of(target, box.names))
         _require_plausible(call, box, lipschitz)
         outputs = call(((box.low_array + box.high_array) / 2)[None]).shape[1]
         return cls(None, box, _output_names(outputs), call, lipschitz)
@@ -289,8 +292,14 @@ class Function(Target):
             return self.call(X)
         if self._dense is not None:
             return self._dense.values(X)
-        joined = self.source is not None and self.graph == self.pieces.graph  # at a jump it has its own value
-        return values_at(self.source if joined and self.source is not None else self.graph, self.box.names, X)
+        if self.source is not None and self.graph == self.pieces.graph:  # at a jump it has its own value
+            return values_at(self.source, self.box.names, X)
+        found = None if self._matrices is None else self._matrices.values(X)
+        return values_at(self.graph, self.box.names, X) if found is None else found
+
+    @cached_property
+    def _matrices(self) -> Matrices | None:
+        return None if self.graph is None else Matrices.of(self.graph, self.box.names)
 
     @cached_property
     def _dense(self) -> Dense | None:
@@ -350,6 +359,8 @@ def _opaque(target: Any) -> Any:
     def call(*columns: Any) -> Any:
         return target(*[np.array(c) if isinstance(c, np.ndarray) else float(c) for c in columns])
 
+    with suppress(TypeError, ValueError):
+        call.__signature__ = signature(target)  # type: ignore[attr-defined]
     return call
 
 
@@ -375,38 +386,44 @@ def _output_names(count: int) -> tuple[str, ...]:
     return ("f",) if count == 1 else tuple(f"f{i + 1}" for i in range(count))
 
 
-def _called(target: Callable[..., Any], X: Array) -> Any:
-    """target of d arrays, else of one (n, d) array, else (code that wants plain numbers) one point at a time."""
-    try:
-        return target(*X.T)
-    except (TypeError, ValueError):
-        pass
-    if X.shape[1] > 1:
-        try:
-            return target(X)
-        except (TypeError, ValueError):
-            pass
-    rows = np.array([np.asarray(target(*(float(v) for v in x)), dtype=np.float64) for x in X])
-    return list(rows.T) if rows.ndim == 2 else rows
+def _as_columns(
+    target: Callable[..., Any], parts: Sequence[int | slice], rows: bool = True
+) -> Callable[[Array], Array]:
+    """Wrap a user's function as (n, d) → (n, p): `parts` of a point are its arguments.
 
+    With `rows` it is called with all points at once, and where that does not do (code that wants plain numbers) with
+    one at a time.
+    """
 
-def _as_columns(target: Callable[..., Any], box: Box) -> Callable[[Array], Array]:
-    """Wrap a user's function of d arrays, or of one (n, d) array, as (n, d) → (n, p)."""
+    def at_once(X: Array) -> Array:
+        out = target(*(X[:, part] for part in parts))
+        found = list(out) if isinstance(out, (list, tuple)) else [out]
+        if len(found) == 1 and np.ndim(found[0]) == 2:
+            value = np.asarray(found[0], dtype=np.float64)
+            value = value.T if value.shape[-1] == len(X) != value.shape[0] else value
+        else:
+            columns = (np.broadcast_to(np.asarray(p, dtype=np.float64), (len(X),)) for p in found)
+            value = np.stack(list(columns), axis=1)
+        if value.ndim != 2 or len(value) != len(X) or not value.shape[1]:
+            raise ValueError(f"values of shape {np.shape(out)}")
+        return value
+
+    def one_by_one(X: Array) -> Array:
+        rows = [target(*(x[part] if isinstance(part, slice) else float(x[part]) for part in parts)) for x in X]
+        return np.array([np.asarray(row, dtype=np.float64).reshape(-1) for row in rows], dtype=np.float64)
 
     def columns(X: Array) -> Array:
+        value = None
+        if rows:
+            with suppress(TypeError, ValueError, IndexError):
+                value = at_once(X)
         try:
-            out = _called(target, X)
-            parts = list(out) if isinstance(out, (list, tuple)) else [out]
-            if len(parts) == 1 and np.ndim(parts[0]) == 2:
-                value = np.asarray(parts[0], dtype=np.float64)
-                value = value.T if value.shape[-1] == len(X) != value.shape[0] else value
-            else:
-                value = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), (len(X),)) for p in parts], axis=1)
-        except (TypeError, ValueError) as why:
+            value = one_by_one(X) if value is None else value
+        except (TypeError, ValueError, IndexError) as why:
             raise InvalidRequest(f"the function does not give numbers at points of the domain: {why}") from None
-        if value.ndim != 2 or len(value) != len(X) or not value.shape[1]:
+        if value.ndim != 2 or not value.shape[1]:
             raise InvalidRequest(
-                f"the function gives values of shape {np.shape(out)} at {len(X)} points: (n,), (n, outputs) or a list "
+                f"the function gives values of shape {value.shape} at {len(X)} points: (n,), (n, outputs) or a list "
                 "of outputs is needed"
             )
         require(bool(np.isfinite(value).all()), "the black box returned NaN or infinity inside the domain")

@@ -31,6 +31,7 @@ from typing import Any, Final
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.language.brief import Brief
 from attnfun.language.operations import OPERATIONS
+from attnfun.language.vectors import entry
 
 FUNCTIONS: Final = tuple(name for name, entry in OPERATIONS.items() if entry.arity == 1)
 NULLARY: Final = frozenset({"const", "var", "pi", "e"})
@@ -162,10 +163,15 @@ class Graph(Brief):
     @cached_property
     def repeated(self) -> tuple[bool, ...]:
         """For every node: does a variable occur in it by more than one way?"""
-        own, out = self.owners, list[bool]()
+        own: list[int] = []  # a bit for each variable
+        out: list[bool] = []
         for i, node in enumerate(self.nodes):
-            several = node.op != "var" and sum(len(own[a]) for a in node.args) > len(own[i])
-            out.append(several or any(out[a] for a in node.args))
+            mask, several = 1 << i if node.op == "var" else 0, False
+            for a in node.args:
+                several = several or out[a] or bool(mask & own[a])
+                mask |= own[a]
+            own.append(mask)
+            out.append(several)
         return tuple(out)
 
     @cached_property
@@ -255,13 +261,13 @@ class Graph(Brief):
         if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
             raise bad("the last row must name the outputs")
         outputs = _indices(last[1], len(nodes))
-        if not outputs or len(outputs) > MAX_OUTPUTS:
+        if not outputs:
             raise bad("the outputs must be some of its rows")
         graph = cls(tuple(nodes), outputs)
         builder = Builder()
         try:
             at = builder.copy(nodes)
-            again = builder.graph([at[i] for i in outputs])
+            again = _prune(builder.nodes, [at[i] for i in outputs])
         except (InvalidRequest, ValueError) as error:
             raise bad(str(error)) from None
         if again != graph:
@@ -449,9 +455,12 @@ class Builder:
 
 
 def is_name(text: object) -> bool:
-    """Whether `text` can be the name of a variable: an ASCII identifier that is no Python keyword."""
+    """Whether `text` can be the name of a variable: an ASCII identifier that is no Python keyword, or an entry of such
+    a vector: x[3].
+    """
     if not isinstance(text, str) or len(text) > MAX_NAME:
         return False
+    text = (entry(text) or (text,))[0]
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
@@ -620,7 +629,7 @@ _RATIONAL: Final = re.compile(r"-?[0-9]{1,650}(/[0-9]{1,650})?", re.ASCII)
 
 
 def _indices(row: object, below: int) -> tuple[int, ...] | None:
-    if not isinstance(row, list) or len(row) > MAX_OUTPUTS:
+    if not isinstance(row, list) or len(row) > MAX_NODES:
         return None
     good = all(type(item) is int and 0 <= item < below for item in row)
     return tuple(row) if good else None

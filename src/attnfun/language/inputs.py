@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnfun.errors import InvalidRequest
+from attnfun.language.vectors import groups, is_vector
 
 Array = NDArray[np.float64]
 
@@ -55,6 +56,14 @@ def together(given: Mapping[str, Any]) -> Array:
         raise InvalidRequest(f"arrays of shapes that do not fit together: {shapes:.120}") from None
 
 
+def _entries(base: str, members: Sequence[str], value: Any) -> dict[str, Array]:
+    """The entries of a vector by name: its last axis holds them."""
+    array = numbers(value, base)
+    if array.shape[-1:] != (len(members),):
+        raise InvalidRequest(f"{base} of shape {array.shape}: (…, {len(members)}) is needed, its entries last")
+    return {name: array[..., k] for k, name in enumerate(members)}
+
+
 def read_call(
     takes: Any, variables: Sequence[str], inputs: tuple[Any, ...], options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -62,8 +71,19 @@ def read_call(
 
     InvalidRequest where one is missing or unknown, or where the call does not fit the parameters of `takes`.
     """
-    named = _named(takes.__func__, tuple(variables), len(inputs), tuple(options))
-    return {name: options[name] for name in named}, {n: value for n, value in options.items() if n not in named}
+    given = dict(options)
+    for base, members in {} if inputs or not options else _vectors(takes.__func__, tuple(variables)).items():
+        if base in given:
+            given |= _entries(base, members, given.pop(base))
+    named = _named(takes.__func__, tuple(variables), len(inputs), tuple(given))
+    return {name: given[name] for name in named}, {n: value for n, value in given.items() if n not in named}
+
+
+@lru_cache(maxsize=256)
+def _vectors(takes: Any, variables: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The vectors among the variables whose names no parameter has, and their entries."""
+    own = signature(takes).parameters
+    return {base: m for base, m in groups(variables).items() if is_vector(base, m) and base not in own}
 
 
 @lru_cache(maxsize=1024)  # matching a call to a signature takes longer than a small network
@@ -74,7 +94,7 @@ def _named(takes: Any, variables: tuple[str, ...], count: int, options: tuple[st
     named = tuple(name for name in variables if name in options and not count)
     rest = [name for name in options if name not in named]
     wrong, lost = [n for n in rest if n not in own], [n for n in variables if n not in named]
-    names = f"the names are {', '.join(variables)}" if variables else f"the inputs are {', '.join(own)}"
+    names = f"the names are {', '.join(groups(variables))}" if variables else f"the inputs are {', '.join(own)}"
     if wrong:
         raise InvalidRequest(f"there is no input {', '.join(wrong)[:80]}; {names}")
     if named and lost:

@@ -32,6 +32,13 @@ def enclosures(graph: Graph, names: Sequence[str], low: Floats, high: Floats, kn
     at = BallAlgebra(clip_sqrt=True)
     whole = [balls(low[:, k], high[:, k]) for k in range(len(names))]
     twice, own = graph.repeated, graph.owners
+    if len(low) == 1 and not any(twice[i] for i in needed):  # plain balls are sharp
+        sides = dict(zip(names, whole, strict=True))
+        values: dict[int, Ball] = {}
+        for i in needed:
+            value = step(graph.nodes[i], over.base, sides, values)
+            values[i] = _CUT(value, ball(*known[i])) if i in known else value
+        return [values[o] for o in graph.outputs]
     parts = {variables: _Part(variables, names, low, high) for variables in {own[i] for i in needed}}
     cuts = {i: ball(*ends) for i, ends in known.items()}
 

@@ -7,23 +7,26 @@ Failure mode: a budget that runs out gives a wider, still valid interval; an und
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
 from attnfun.errors import InvalidRequest
-from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run
+from attnfun.language import BallAlgebra, Builder, Graph, Node, precision, run, run_all
 from attnfun.language.arrays import values_at
 from attnfun.language.domain import Array, Box, exchanged, halved
-from attnfun.language.enclosures import ball_ends, lower, upper
+from attnfun.language.enclosures import ball, ball_ends, lower, upper
+from attnfun.language.graph import reached
 from attnfun.language.mean_value import Known, enclosures
 
 _POINTS = 600
 _LEAST, _WORK = 64, 100_000  # boxes at least, and operations times boxes
 _NARROW = 2.0**-54  # of the box: what is narrower is not halved, for it comes down to one point
+_SEPARATE = 10  # variables past which sums are taken apart into what has none in common
 _COST = 8  # of a `ratio` in balls, in other operations
 
 
@@ -54,10 +57,21 @@ def range_of(
     one takes.
     """
     budget = budget if effort is None or effort.left > 0 else 1
-    found, spent = _ranges(graph, box, tolerance, budget, tuple((known or {}).items()), within)
+    graph, pairs = _pruned(graph, known or {})
+    found, spent = _ranges(graph, box, tolerance, budget, pairs, within)
     if effort is not None:
         effort.left -= spent
     return list(found)
+
+
+def _pruned(graph: Graph, known: Known) -> tuple[Graph, Pairs]:
+    """What the outputs need, and what is known of it: many outputs of a large graph are asked for one by one."""
+    needed = sorted(reached(graph.outputs, lambda i: graph.nodes[i].args))
+    at = {old: new for new, old in enumerate(needed)}
+    nodes = (graph.nodes[i] for i in needed)
+    kept = tuple(Node(node.op, tuple(at[a] for a in node.args), node.value) for node in nodes)
+    pairs = tuple((at[i], known[i]) for i in needed if i in known)
+    return Graph(kept, tuple(at[o] for o in graph.outputs)), pairs
 
 
 @lru_cache(maxsize=256)  # a plan, its proof and the proof of what stands above it ask for the same ranges
@@ -71,6 +85,14 @@ def _ranges(
             return tuple((lower(value), upper(value)) for value in values), 0
         each = [_one(graph, o, box, tolerance, budget, dict(pairs), within) for o in graph.outputs]
         return tuple(ends for ends, _ in each), sum(spent for _, spent in each)
+
+
+def plain_ranges(graph: Graph, box: Box) -> list[tuple[float, float]]:
+    """Every node on the whole box by one pass of balls, max and min known for what they are."""
+    whole = {n: ball(a, b) for n, a, b in zip(box.names, box.low, box.high, strict=True)}
+    with precision(64):
+        values = run_all(Graph(_joined(graph), graph.outputs), BallAlgebra(clip_sqrt=True), whole)
+        return [(lower(value), upper(value)) for value in values]
 
 
 def is_tight(graph: Graph, box: Box, low: float, high: float, tolerance: float = 0.1) -> bool:
@@ -97,9 +119,13 @@ def _one(
     if not alone.variables:
         return range_of(alone, box)[0], 0
     own = _own(alone, box)
+    if own.dim > _SEPARATE and alone.repeated[alone.outputs[0]]:  # else one pass of balls is sharp
+        parts = _separated(graph, o if known else alone.outputs[0], known)
+        if len(parts) > 1:
+            return _added(parts, own, tolerance, budget)
     enclose = partial(_enclosures, graph, own.names, known, {})
     a, b = enclose(own.low_array[None], own.high_array[None])
-    budget, cost = min(budget, max(_LEAST, _WORK // len(alone.nodes))), len(alone.nodes) * (2 + own.dim)
+    budget, cost = min(budget, max(_LEAST, _WORK // len(alone.nodes))), len(alone.nodes) * (2 + min(own.dim, _SEPARATE))
     relaxed = _relaxed(alone, own, tolerance, budget)
     if relaxed is not None:
         a[0], b[0] = max(a[0], relaxed[0]), min(b[0], relaxed[1])
@@ -118,6 +144,95 @@ def _one(
     bottom, below = _bound(enclose, own, least, budget, upper_end=False)
     top, above = _bound(enclose, own, most, budget, upper_end=True)
     return (max(bottom, float(a[0])), min(top, float(b[0]))), cost * (1 + below + above)
+
+
+Part = tuple[Graph, Known]
+
+
+def _separated(graph: Graph, o: int, known: Known) -> list[Part]:
+    """The output as a sum of parts, each with what is known of its nodes.
+
+    Parts have no variable in common, but for terms of many variables, which are parts of their own.
+    """
+    nodes = graph.nodes
+    weights: dict[int, Fraction] = {o: Fraction(1)}
+    leaves: dict[int, Fraction] = {}
+    for i in range(o, -1, -1):  # arguments have smaller numbers
+        c = weights.pop(i, None)
+        if c is None:
+            continue
+        node = nodes[i]
+        factor = nodes[node.args[0]] if node.op == "mul" else node
+        if i in known and i != o:
+            leaves[i] = c
+        elif node.op in ("add", "sub", "neg"):
+            signs = {"add": (1, 1), "sub": (1, -1), "neg": (-1,)}[node.op]
+            for a, sign in zip(node.args, signs, strict=True):
+                weights[a] = weights.get(a, Fraction(0)) + sign * c
+        elif node.op == "mul" and factor.op == "const" and isinstance(factor.value, Fraction):
+            weights[node.args[1]] = weights.get(node.args[1], Fraction(0)) + factor.value * c
+        elif node.op == "div" and nodes[node.args[1]].op == "const":
+            divisor = nodes[node.args[1]].value
+            assert isinstance(divisor, Fraction)
+            weights[node.args[0]] = weights.get(node.args[0], Fraction(0)) + c / divisor
+        else:
+            leaves[i] = c
+    owners = graph.owners
+    parts: dict[str, list[int]] = {}  # by one variable of each
+    heads: dict[str, str] = {}
+
+    def head(name: str) -> str:
+        while heads.setdefault(name, name) != name:
+            heads[name] = heads[heads[name]]
+            name = heads[name]
+        return name
+
+    few = {leaf: owners[leaf] if len(owners[leaf]) <= _SEPARATE else frozenset[str]() for leaf in leaves}
+    for leaf in leaves:
+        names = sorted(few[leaf])
+        for name in names[1:]:
+            heads[head(name)] = head(names[0])
+    for leaf in sorted(leaves):
+        name = head(min(few[leaf])) if few[leaf] else f"alone {leaf}"
+        parts.setdefault(name, []).append(leaf)
+    return [_part(graph, group, leaves, known) for group in parts.values()]
+
+
+def _part(graph: Graph, group: list[int], weights: Mapping[int, Fraction], known: Known) -> Part:
+    """Σ c·leaf over a group of leaves, its variables renamed in their order: parts that are alike are equal."""
+    build = Builder()
+    needed = sorted(reached(group, lambda i: graph.nodes[i].args))
+    at: dict[int, int] = {}
+    for i in needed:
+        node = graph.nodes[i]
+        at[i] = build.apply(node.op, *(at[a] for a in node.args), value=node.value)
+    total = build.const(0)
+    for leaf in group:
+        total = build.apply("add", total, build.apply("mul", build.const(weights[leaf]), at[leaf]))
+    return Graph(build.nodes, (total,)), {at[i]: known[i] for i in needed if i in known}
+
+
+def _added(parts: list[Part], box: Box, tolerance: float, budget: int) -> tuple[tuple[float, float], int]:
+    """The sum of the ranges of parts, each on its own variables; one of those that are alike is enough."""
+    found: dict[Any, tuple[float, float]] = {}
+    low, high, spent = 0.0, 0.0, 0
+    for graph, known in parts:
+        graph, pairs = _pruned(graph, known)
+        if graph.variables:
+            own = box.part(graph.variables)
+            names = tuple(f"v{k}" for k in range(own.dim))
+            new = dict(zip(own.names, names, strict=True))
+            nodes = (Node("var", (), new[str(n.value)]) if n.op == "var" else n for n in graph.nodes)
+            graph, own = Graph(tuple(nodes), graph.outputs), Box(names, own.low, own.high)
+        else:
+            own = box
+        key = graph, own, pairs
+        if key not in found:
+            (found[key],), cost = _ranges(graph, own, tolerance, budget, pairs, (-math.inf, math.inf))
+            spent += cost
+        low = math.nextafter(low + found[key][0], -math.inf)
+        high = math.nextafter(high + found[key][1], math.inf)
+    return (low, high), spent
 
 
 def _joined(graph: Graph) -> tuple[Node, ...]:

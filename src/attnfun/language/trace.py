@@ -1,7 +1,13 @@
 """An ordinary NumPy function to a graph: it is called once, on stand-ins that write down what is done to them.
 
-    operators + - * / ** // % abs, the ufuncs of UFUNCS (SciPy's that the language has), np.clip, sums and norms of a
-    vector, comparisons and & | ^ ~ of them, np.where, np.piecewise, np.select, floor, ceil, round
+    operators + - * / ** // % abs @, the ufuncs of UFUNCS (SciPy's that the language has), np.clip
+    comparisons and & | ^ ~ of them, np.where, np.piecewise, np.select, floor, ceil, round
+    arrays: indices and slices, broadcasting, matrix products, sums, products, largest entries, means and norms along
+    axes, and what only moves entries (MOVES)
+
+A function of scalars is called with one stand-in per variable. A function of vectors gets an array for each vector
+of the domain (x[100]), or one array of all variables: first with a row for every point, (1, d), as NumPy code takes
+many points at once, and where that fails or does not give one value per row, as one point, (d,).
 
 A float in the function is the exact rational of that double (np.pi is a rational, 1.2e-16 away from π). The graph is
 what the function did on this one call: a function that draws random numbers, counts its calls or asks for the type of
@@ -17,10 +23,15 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial, reduce
+from types import EllipsisType
 from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnfun.errors import AttnfunError, InvalidRequest, require
 from attnfun.language.graph import MAX_OUTPUTS, Builder, Graph, shown
@@ -39,6 +50,9 @@ from attnfun.language.truth import (
     remainder,
     truncated,
 )
+from attnfun.language.vectors import groups, is_vector
+
+Objects = NDArray[Any]
 
 
 class Untraceable(AttnfunError):
@@ -50,23 +64,78 @@ def _follow(condition: bool, why: str) -> None:
         raise Untraceable(why)
 
 
-def trace(function: Callable[..., Any], names: Sequence[str]) -> Graph:
-    """The graph of `function` in the variables `names`; how it is called is decided by `takes_vector`.
+@dataclass(frozen=True)
+class Traced:
+    """The graph of a function, and how it was called: `parts` of a point are its arguments, `rows` many at once."""
 
-    It may return one value, a list or tuple of values (several outputs), or an object array of them.
+    graph: Graph
+    parts: tuple[int | slice, ...]
+    rows: bool
+
+
+def trace(function: Callable[..., Any], names: Sequence[str]) -> Graph:
+    """The graph of `function` in the variables `names`; `parts_of` says how it is called.
+
+    It may return one value, a list or tuple of values (several outputs), or an array of them.
     """
-    vector = takes_vector(function, len(names))
-    builder = Builder()
-    inputs = [Tracer(builder, builder.var(name)) for name in names]
+    return traced(function, names).graph
+
+
+def traced(function: Callable[..., Any], names: Sequence[str]) -> Traced:
+    """`trace`, with the way in which the function was called."""
+    parts = parts_of(function, names)
+    if all(isinstance(part, int) for part in parts):
+        return Traced(_followed(function, names, parts, False), parts, True)
     try:
-        result = function(TracerVector(inputs)) if vector else function(*inputs)
-        outputs = [_index(builder, item) for item in _items(result)]
-        return builder.graph(outputs)
+        batch = _followed(function, names, parts, True)
+    except Untraceable as why:
+        try:
+            return Traced(_followed(function, names, parts, False), parts, False)
+        except Untraceable as other:
+            raise (why if why.__cause__ is None else other) from None
+    if not batch.variables:  # a loop over the rows may have had none to go through
+        with suppress(Untraceable):
+            return Traced(_followed(function, names, parts, False), parts, False)
+    return Traced(batch, parts, True)
+
+
+def _followed(function: Callable[..., Any], names: Sequence[str], parts: Sequence[int | slice], rows: bool) -> Graph:
+    """The graph of one call: with all points as rows of arrays, of which there is one, or with a point alone."""
+    builder = Builder()
+    inputs = np.empty(len(names), dtype=object)
+    inputs[:] = [Tracer(builder, builder.var(name)) for name in names]
+    vectors = any(isinstance(part, slice) for part in parts)
+    given: list[Any] = [inputs[part] for part in parts]
+    if vectors and rows:
+        given = [TracerArray(np.atleast_1d(np.asarray(one, dtype=object))[None]) for one in given]
+        given = [TracerArray(one.items[:, 0]) if isinstance(part, int) else one for one, part in zip(given, parts)]
+    elif vectors:
+        given = [TracerArray(one) if isinstance(part, slice) else one for one, part in zip(given, parts)]
+    try:
+        result = function(*given)
+        items = _rows(result) if vectors and rows else _items(result)
+        return builder.graph([_index(builder, item) for item in items])
     except Untraceable:
         raise
     except Exception as error:  # whatever the user's function raises on a stand-in is a reason, not a crash
         line = shown(str(error), 200) if str(error) else "no message"
         raise Untraceable(f"the function cannot be traced: {type(error).__name__}: {line}") from error
+
+
+def parts_of(function: Callable[..., Any], names: Sequence[str]) -> tuple[int | slice, ...]:
+    """Which variables make up each argument: one for each vector or scalar of the domain, or all, or each its own."""
+    require(callable(function), f"a function was expected, not {shown(function)}")
+    own = groups(names)
+    if any(is_vector(base, members) for base, members in own.items()):
+        least, most, _ = _arity(function) or (1, 1, 1)
+        if least <= len(own) <= most:
+            parts: list[int | slice] = []
+            at = 0
+            for base, members in own.items():
+                parts.append(slice(at, at + len(members)) if is_vector(base, members) else at)
+                at += len(members)
+            return tuple(parts)
+    return (slice(0, len(names)),) if takes_vector(function, len(names)) else tuple(range(len(names)))
 
 
 def takes_vector(function: Callable[..., Any], count: int) -> bool:
@@ -76,20 +145,11 @@ def takes_vector(function: Callable[..., Any], count: int) -> bool:
     unless they are just as many as make up `count`. A function that can be called neither way is an `InvalidRequest`.
     """
     require(callable(function), f"a function was expected, not {shown(function)}")
-    if isinstance(function, np.ufunc):
-        least = most = function.nin
-    else:
-        try:
-            parameters = inspect.signature(function).parameters.values()
-        except (TypeError, ValueError):
-            return False
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        forced = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-        if forced:
-            raise InvalidRequest(f"the function needs the keyword {forced[0]}, but is called with its variables only")
-        least = sum(p.default is p.empty for p in positional)
-        most = 10**9 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
-    exactly_one = least == 1 < count and most not in (count, 10**9)
+    found = _arity(function)
+    if found is None:
+        return False
+    least, most, listed = found
+    exactly_one = least == 1 < count and listed not in (count, 10**9)
     if least <= count <= most and not exactly_one:
         return False
     if least <= 1 <= most and count > 1:
@@ -97,12 +157,43 @@ def takes_vector(function: Callable[..., Any], count: int) -> bool:
     raise InvalidRequest(f"the function takes {least} argument{'s' if least != 1 else ''}, the domain has {count}")
 
 
+def _arity(function: Callable[..., Any]) -> tuple[int, int, int] | None:
+    """The fewest arguments, the most, and the most that have names; None where nothing is known."""
+    if isinstance(function, np.ufunc):
+        return function.nin, function.nin, function.nin
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    forced = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if forced:
+        raise InvalidRequest(f"the function needs the keyword {forced[0]}, but is called with its variables only")
+    most = 10**9 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+    return sum(p.default is p.empty for p in positional), most, most
+
+
+def _rows(result: object) -> list[Any]:
+    """The values of the one row that the function was called with."""
+    parts = list(result) if isinstance(result, list | tuple) else [result]
+    items: list[Any] = []
+    for part in parts:
+        array = _entries(part)
+        row = array.ndim in (1, 2) and len(array) == 1
+        why = f"the function gave values of shape {array.shape} for one row"
+        if not (row or (array.ndim == 0 and not isinstance(part, _Stand))):
+            raise Untraceable(why) from ValueError(why)
+        items += list(array.reshape(-1))
+    _follow(1 <= len(items) <= MAX_OUTPUTS, f"the function returned {len(items)} values")
+    return items
+
+
 def _items(result: object) -> list[Any]:
-    if isinstance(result, TracerVector):
-        items: list[Any] = list(result)
-    elif isinstance(result, np.ndarray):
+    if isinstance(result, TracerArray):
+        result = result.items
+    if isinstance(result, np.ndarray):
         _follow(result.ndim <= 1, f"the function returned an array of shape {result.shape}")
-        items = list(result.reshape(-1))
+        items: list[Any] = list(result.reshape(-1))
     else:
         items = list(result) if isinstance(result, list | tuple) else [result]
     _follow(1 <= len(items) <= MAX_OUTPUTS, f"the function returned {len(items)} values")
@@ -164,7 +255,7 @@ def _operator(op: str | Made) -> tuple[Callable[[Any, Any], Any], Callable[[Any,
 
 
 class _Stand:
-    """What `Tracer` and `TracerVector` share: operators and NumPy's protocols, all ending in `_apply`."""
+    """What `Tracer` and `TracerArray` share: operators and NumPy's protocols, all ending in `_apply`."""
 
     __slots__ = ()
 
@@ -247,7 +338,9 @@ class _Stand:
             rule = UFUNCS[name]
             return self._apply(rule, *inputs) if isinstance(rule, str) else rule(self._apply, *inputs)
         if name == "matmul" and method == "__call__" and not options:
-            return _inner(*inputs)
+            return _matmul(*inputs)
+        if method == "reduce" and name in _REDUCED and set(options) <= {"axis", "keepdims"}:
+            return _reduce(_REDUCED[name], *inputs, **{"axis": 0, **options})
         used = f"np.{name}" + ("" if method == "__call__" else f".{method}")
         used += f" with {', '.join(options)}=" if options else ""
         raise Untraceable(f"the function uses {used}, which has no counterpart in an expression")
@@ -256,6 +349,8 @@ class _Stand:
         self, function: Callable[..., Any], types: Any, args: Sequence[Any], options: Mapping[str, Any]
     ) -> Any:
         name = function.__name__
+        if name in MOVES:
+            return _wrapped(function(*_bare(args), **_bare(options)))
         rule = _FUNCTIONS.get(name)
         if rule is None:
             raise Untraceable(f"the function uses np.{name}, which has no counterpart in an expression")
@@ -278,9 +373,9 @@ class Tracer(_Stand):
         self.index = index
 
     def _apply(self, op: str | Made, *args: Any) -> Any:
-        vector = next((arg for arg in args if isinstance(arg, TracerVector)), None)
-        if vector is not None:
-            return vector._apply(op, *args)
+        array = next((arg for arg in args if isinstance(arg, TracerArray)), None)
+        if array is not None:
+            return array._apply(op, *args)
         joined = op in ("add", "sub", "neg") and all(isinstance(arg, Truth | bool | np.bool_) for arg in args)
         _follow(not joined, "the function adds or negates truth values; np.where(c, 1, 0) makes numbers of them")
         build, kind = self.builder, Truth if op in _TRUTHS else Tracer
@@ -297,98 +392,184 @@ class Truth(Tracer):
     __slots__ = ()
 
 
-class TracerVector(_Stand):
-    """The stand-in of an array whose last axis holds the variables: x[k], x[..., k], x[:, k], arithmetic, sums."""
+class TracerArray(_Stand):
+    """The stand-in of an array: an array of stand-ins, indexed as NumPy does it."""
 
     __slots__ = ("items",)
 
-    def __init__(self, items: Sequence[Tracer]) -> None:
-        self.items = tuple(items)
+    def __init__(self, items: Objects) -> None:
+        self.items = items
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def __iter__(self) -> Iterator[Tracer]:
-        return iter(self.items)
+    def __iter__(self) -> Iterator[Any]:
+        return (_wrapped(row) for row in self.items)
 
     @property
-    def T(self) -> TracerVector:
-        return self
+    def T(self) -> TracerArray:
+        return TracerArray(self.items.T)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.items.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.items.ndim
+
+    @property
+    def size(self) -> int:
+        return self.items.size
 
     def __getitem__(self, key: Any) -> Any:
-        last = key
-        if isinstance(key, tuple) and len(key) == 2 and (key[0] is Ellipsis or key[0] == slice(None)):
-            last = key[1]
-        if isinstance(last, slice):
-            return TracerVector(self.items[last])
-        if isinstance(last, int | np.integer) and not isinstance(last, bool):
-            if not -len(self.items) <= last < len(self.items):
-                raise IndexError(f"variable {last} of {len(self.items)}")
-            return self.items[last]
-        raise Untraceable(f"the function indexes its argument with {shown(key)}; x[k], x[..., k] and x[:, k] are read")
+        keys = key if isinstance(key, tuple) else (key,)
+        known = all(
+            one is None or isinstance(one, int | slice | list | np.integer | np.ndarray | EllipsisType) for one in keys
+        )
+        _follow(
+            known, f"the function indexes its argument with {shown(key)}; numbers, slices and lists of them are read"
+        )
+        return _wrapped(self.items[key])
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise Untraceable("the function turns its argument into an array")
 
-    def sum(self, axis: int | None = None) -> Any:
-        return _reduce("add", self, axis)
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return _reduce("add", self, axis, keepdims)
 
-    def prod(self, axis: int | None = None) -> Any:
-        return _reduce("mul", self, axis)
+    def prod(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return _reduce("mul", self, axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return _reduce("max", self, axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return _reduce("min", self, axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return _mean(self, axis, keepdims)
+
+    def dot(self, other: Any) -> Any:
+        return _matmul(self, other)
+
+    def reshape(self, *shape: Any) -> Any:
+        return TracerArray(self.items.reshape(*shape))
 
     def __matmul__(self, other: Any) -> Any:
-        return _inner(self, other)
+        return _matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        return _inner(other, self)
+        return _matmul(other, self)
 
     def _apply(self, op: str | Made, *args: Any) -> Any:
-        columns = [_column(arg, len(self.items)) for arg in args]
-        return TracerVector([self.items[0]._apply(op, *row) for row in zip(*columns)])
+        arrays = [_entries(arg) for arg in args]
+        try:
+            arrays = list(np.broadcast_arrays(*arrays))
+        except ValueError:
+            shapes = " and ".join(str(array.shape) for array in arrays)
+            raise Untraceable(f"arrays with entries of shapes {shapes} meet") from ValueError(shapes)
+        _follow(arrays[0].size > 0, "the function makes an empty array")
+        first = next(item for array in arrays for item in array.reshape(-1) if isinstance(item, Tracer))
+        out = np.empty(arrays[0].shape, dtype=object)
+        flat = out.reshape(-1)
+        flat[:] = [first._apply(op, *row) for row in zip(*(array.reshape(-1).tolist() for array in arrays))]
+        return _wrapped(out)
 
 
-def _column(arg: Any, count: int) -> list[Any]:
+def _entries(arg: Any) -> Objects:
+    """An array of stand-ins and numbers."""
+    if isinstance(arg, TracerArray):
+        return arg.items
     if isinstance(arg, list | tuple):
-        arg = np.asarray(arg)
-    if isinstance(arg, TracerVector) or (isinstance(arg, np.ndarray) and arg.ndim == 1):
-        _follow(len(arg) == count, f"vectors of {len(arg)} and {count} entries meet")
-        return list(arg)
-    return [arg] * count
+        return np.stack([_entries(one) for one in arg])
+    if isinstance(arg, Tracer):
+        single = np.empty((), dtype=object)
+        single[()] = arg
+        return single
+    return np.asarray(arg)
 
 
-def _reduce(op: str, vector: Any, axis: int | None) -> Any:
-    if not isinstance(vector, TracerVector):
-        return _gather(vector)[0] if len(_gather(vector)) == 1 else _reduce(op, TracerVector(_gather(vector)), axis)
-    _follow(axis in (None, -1, 0, 1) and len(vector) > 0, f"the function reduces along axis {shown(axis)}")
-    result = vector.items[0]
-    for item in vector.items[1:]:
-        result = result._apply(op, result, item)
-    return result
+def _wrapped(found: Any) -> Any:
+    """An array as a stand-in; of one without axes its entry."""
+    if not isinstance(found, np.ndarray):
+        return found
+    return TracerArray(found) if found.ndim else found.item()
 
 
-def _gather(items: Any) -> list[Any]:
-    if isinstance(items, Tracer):
-        return [items]
-    if isinstance(items, list | tuple) and items and all(isinstance(item, Tracer) for item in items):
-        return list(items)
-    raise Untraceable("the function joins or sums arrays that are not followed")
+def _bare(given: Any) -> Any:
+    """Arguments of a NumPy function with arrays in place of their stand-ins."""
+    if isinstance(given, Mapping):
+        return {name: _bare(one) for name, one in given.items()}
+    if isinstance(given, list | tuple):
+        return type(given)([_bare(one) for one in given])
+    return _entries(given) if isinstance(given, _Stand) else given
 
 
-def _inner(left: Any, right: Any) -> Any:
-    return _reduce("add", _product(left, right), None)
+def _folded(op: str, items: list[Any]) -> Any:
+    """One after the other; of max and min in pairs, so that few steps stand one after the other."""
+    stand = next((item for item in items if isinstance(item, Tracer)), None)
+    _follow(stand is not None, "the function reduces an array of numbers")
+    assert stand is not None
+    if op == "logaddexp":
+        return stand._apply("log", _folded("add", [stand._apply("exp", item) for item in items]))
+    while op in ("max", "min") and len(items) > 1:
+        pairs = [stand._apply(op, a, b) for a, b in zip(items[::2], items[1::2])]
+        items = pairs + items[len(items) & ~1 :]
+    return reduce(partial(stand._apply, op), items)
 
 
-def _product(left: Any, right: Any) -> Any:
-    vector = left if isinstance(left, TracerVector) else right
-    if not isinstance(vector, TracerVector) or np.ndim(left if vector is right else right) > 1:
-        raise Untraceable("the function multiplies matrices; only the product of two vectors is followed")
-    return vector._apply("mul", left, right)
+def _reduce(op: str, array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    items = _entries(array)
+    _follow(items.size > 0, "the function reduces an empty array")
+    axes = range(items.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    try:
+        moved = np.moveaxis(items, tuple(axes), range(-len(axes), 0))
+    except (TypeError, ValueError):
+        raise Untraceable(f"the function reduces an array of shape {items.shape} along axis {shown(axis)}") from None
+    moved = moved.reshape(*moved.shape[: items.ndim - len(axes)], -1)
+    out = np.empty(moved.shape[:-1], dtype=object)
+    for place in np.ndindex(out.shape):
+        out[place] = _folded(op, moved[place].tolist())
+    return _wrapped(np.expand_dims(out, tuple(axes)) if keepdims else out)
 
 
-def _norm(x: Any, ord: Any = None, axis: int | None = None) -> Any:
-    if not isinstance(x, TracerVector) or ord not in (None, 2):
-        raise Untraceable("the function uses np.linalg.norm in a way that is not followed")
-    total = _reduce("add", x**2, axis)
+def _mean(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    total = _reduce("add", array, axis, keepdims)
+    return total / (_entries(array).size // max(1, _entries(total).size))
+
+
+def _matmul(left: Any, right: Any) -> Any:
+    """The product of matrices and vectors; weights that are 0 leave no trace."""
+    a, b = _entries(left), _entries(right)
+    _follow(1 <= a.ndim <= 2 and 1 <= b.ndim <= 2, "the function multiplies what are no matrices and vectors")
+    if a.shape[-1] != b.shape[0]:
+        why = f"matrices of shapes {a.shape} and {b.shape} are multiplied"
+        raise Untraceable(why) from ValueError(why)
+    rows, columns = np.atleast_2d(a).tolist(), np.atleast_2d(b.T).tolist()
+    out = np.empty((len(rows), len(columns)), dtype=object)
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            terms = [x * y for x, y in zip(row, column) if not _is_zero(x) and not _is_zero(y)]
+            out[i, j] = _folded("add", terms) if terms else 0
+    return _wrapped(out.reshape(a.shape[:-1] + b.shape[1:]))
+
+
+def _is_zero(item: Any) -> bool:
+    return not isinstance(item, Tracer) and item == 0
+
+
+def _einsum(subscripts: str, *operands: Any) -> Any:
+    _follow(isinstance(subscripts, str), "the function calls np.einsum without its letters")
+    return _wrapped(np.einsum(subscripts, *(_entries(one).astype(object) for one in operands)))
+
+
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    _follow(
+        isinstance(x, TracerArray) and ord in (None, 2),
+        "the function uses np.linalg.norm in a way that is not followed",
+    )
+    total = _reduce("add", x**2, axis, keepdims)
     return total._apply("sqrt", total)
 
 
@@ -454,6 +635,8 @@ _MADE_NAMES: Final[Mapping[str, Made]] = {
     "bitwise_or": either, "bitwise_xor": _one_of_two, "invert": negated, "ceil": ceiling, "trunc": truncated,
     "heaviside": heaviside, "remainder": remainder, "fmod": _cut_remainder, "floor_divide": floor_divided,
 }  # fmt: skip
+
+
 def _lambertw(apply: Callable[..., Any], z: Any, k: Any, _: Any) -> Any:
     _follow(int(k) == 0, f"the function uses branch {int(k)} of lambertw; the principal one is followed")
     return apply("lambertw", z)
@@ -479,14 +662,23 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "piecewise": _piecewise,
     "fix": lambda x: x._apply(truncated, x),
     **{name: _round for name in ("round", "around", "round_")},
-    "sum": lambda a, axis=None: _reduce("add", a, axis),
-    "prod": lambda a, axis=None: _reduce("mul", a, axis),
-    "max": lambda a, axis=None: _reduce("max", a, axis),
-    "min": lambda a, axis=None: _reduce("min", a, axis),
+    "sum": lambda a, axis=None, keepdims=False: _reduce("add", a, axis, keepdims),
+    "prod": lambda a, axis=None, keepdims=False: _reduce("mul", a, axis, keepdims),
+    "max": lambda a, axis=None, keepdims=False: _reduce("max", a, axis, keepdims),
+    "min": lambda a, axis=None, keepdims=False: _reduce("min", a, axis, keepdims),
+    "amax": lambda a, axis=None, keepdims=False: _reduce("max", a, axis, keepdims),
+    "amin": lambda a, axis=None, keepdims=False: _reduce("min", a, axis, keepdims),
+    "mean": _mean,
     "norm": _norm,
     "polyval": _polyval,
     **{name: lambda x, own=name: x._apply(own, x) for name in ("sinc", "i0")},
-    "dot": _inner,
-    "stack": lambda arrays, axis=0: TracerVector(_gather(arrays)),
-    "column_stack": lambda tup: TracerVector(_gather(tup)),
+    "dot": _matmul,
+    "einsum": _einsum,
 }
+_REDUCED: Final = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "logaddexp": "logaddexp"}
+MOVES: Final = frozenset({
+    "stack", "column_stack", "vstack", "hstack", "concatenate", "transpose", "reshape", "ravel", "squeeze",
+    "expand_dims", "moveaxis", "swapaxes", "broadcast_to", "roll", "flip", "take", "tile", "repeat", "diff", "cumsum",
+    "outer", "shape", "ndim", "size",
+})  # fmt: skip
+"""NumPy's functions that only move entries, or add, subtract and multiply them one by one."""

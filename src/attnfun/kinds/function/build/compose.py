@@ -39,13 +39,17 @@ from attnfun.kinds.function.build.unary.spline import fit_spline, nearest_reques
 from attnfun.kinds.function.build.unary.staircase import fit_staircase
 from attnfun.language import Graph
 from attnfun.language.canonical import canonical
+from attnfun.language.factored import factored
 from attnfun.language.relu_units import read_units
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock
 
 _MANY = 32  # steps from which on the first size that works is taken for each
 _KINKS = 12  # steps that are relu or abs, from which on their keys are known without a search
-_MOST_STEPS, _MOST_FITS = 400, 64  # steps, and different ones among them
-_MOST_KEYS = 6_000  # of all steps together, as estimated: past it fits and proofs take minutes
+_MOST_STEPS, _MOST_FITS = 20_000, 64  # steps, and different ones among them
+_FITS_EACH = 4  # different steps for each variable, where that is more
+_MOST_KEYS = 6_000  # of all different steps together, as estimated: past it fits and proofs take minutes
+_MOST_STORED = 100_000  # of all steps together
+_GRID = 1.1  # ratio of the tolerances that many steps are given, so that those nearly alike are alike
 _LARGE = 400  # operations of affine maps and relu: choices that the walk would weigh one by one, to no end
 
 
@@ -83,7 +87,7 @@ class Compose(Construction):
         fronts = Fronts.of(forms, request)
         request = replace(request, eps=fronts.eps)
         if not mlp:
-            _require_few(steps)
+            _require_few(steps, request.function.box.dim)
             if _is_tangent(request, finished, steps):
                 raise Infeasible("compose: one step, a function of the variable itself, as tangent has it")
         weights = forms.sensitivities(norms, request.eps, fronts.allowed)
@@ -91,6 +95,8 @@ class Compose(Construction):
             tolerances = shares([(step.function, step.low, step.high) for step in steps], weights, request)
         else:
             tolerances = tuple(0.9 * request.eps / len(steps) / max(s, 1e-300) for s in weights)
+        if len(steps) > _MANY:
+            tolerances = tuple(_GRID ** math.floor(math.log(t, _GRID)) for t in tolerances)
         pinned = {i for parts in norms.values() for i in parts}
         shifts = forms.shifts(norms, tolerances)
         hardest = sorted(range(len(steps)), key=lambda i: tolerances[i])  # what fails is best known at once
@@ -121,7 +127,7 @@ class Compose(Construction):
 def _program(target: Graph, request: Request, tensors: bool, apart: bool = False) -> Finished:
     """The program of the walk: of few keys, or of few layers where that is preferred or asked for."""
     mlp, box = request.realise == "mlp", request.function.box
-    graph, squares, stairs = canonical(target), frozenset[int](), dict[int, int]()
+    graph, squares, stairs = factored(canonical(target)), frozenset[int](), dict[int, int]()
     if not mlp:  # broken lines are not pinned
         graph, squares = as_norms(graph, box)
         graph, at, stairs = as_staircases(graph)
@@ -129,7 +135,7 @@ def _program(target: Graph, request: Request, tensors: bool, apart: bool = False
     keys_of, shallow = rough_units if mlp else rough_keys, request.prefer == "layers"
     walk = Walk(graph, box, keys_of, squares, shallow, tensors, stairs, apart)
     if not mlp:
-        _require_few_fits(walk.least_steps())
+        _require_few_fits(walk.least_steps(), box.dim)
     finished = walk.finished
     feasible(finished.heads, "compose: the target is affine")
     if request.max_layers is not None and finished.depth > request.max_layers and not shallow:
@@ -153,19 +159,21 @@ def _is_tangent(request: Request, finished: Finished, steps: tuple[Step, ...]) -
     )
 
 
-def _require_few(steps: tuple[Step, ...]) -> None:
+def _require_few(steps: tuple[Step, ...], variables: int) -> None:
     """An estimate of the whole before the first search."""
-    feasible(len(steps) <= _MOST_STEPS, f"compose: {len(steps):,} steps; at most {_MOST_STEPS} are fitted and proved")
+    feasible(len(steps) <= _MOST_STEPS, f"compose: {len(steps):,} steps; at most {_MOST_STEPS:,} are fitted and proved")
     different = {(s.function, s.ranges): s for s in steps}
-    _require_few_fits(len(different))
+    _require_few_fits(len(different), variables)
     sizes = {k: 0 if s.is_tensor else rough_keys(s.function, s.low, s.high) for k, s in different.items()}
     keys = sum(sizes[s.function, s.ranges] for s in steps)
-    if len(steps) > 1 and keys > _MOST_KEYS:
-        raise Infeasible(f"compose: about {keys:,.0f} keys in {len(steps)} steps; at most {_MOST_KEYS:,} are fitted")
+    most = max(_MOST_KEYS, _MOST_KEYS * _FITS_EACH * variables // _MOST_FITS)
+    if len(steps) > 1 and (sum(sizes.values()) > most or keys > _MOST_STORED):
+        raise Infeasible(f"compose: about {keys:,.0f} keys in {len(steps)} steps; at most {most:,} are fitted")
 
 
-def _require_few_fits(count: int) -> None:
-    feasible(count <= _MOST_FITS, f"compose: {count} different steps; at most {_MOST_FITS} are fitted and proved")
+def _require_few_fits(count: int, variables: int) -> None:
+    most = max(_MOST_FITS, _FITS_EACH * variables)
+    feasible(count <= most, f"compose: {count} different steps; at most {most} are fitted and proved")
 
 
 def _fit(
@@ -180,8 +188,8 @@ def _fit(
     try:
         if request.realise == "mlp":
             return fit_spline(*interval, tolerance, dtype=dtype)
-        if many_kinks and interval[1] < 0 < interval[2]:
-            return kink_fit(*interval, tolerance, dtype)
+        if many_kinks and interval[1] < 0 < interval[2]:  # past its interval a head is level, and a kink is not
+            return kink_fit(interval[0], interval[1] - 2 * shift, interval[2] + 2 * shift, tolerance, dtype)
         return fit_unary(*interval, tolerance, dtype=dtype, pinned=pinned, quick=quick, settle=single)
     except Infeasible as why:  # what the step could reach, as an eps of the whole request
         ratio = (why.nearest or {}).get("eps", 0.0) / tolerance

@@ -264,14 +264,14 @@ class Forms:
 
 def names_of(program: Graph, steps: tuple[Step, ...], inputs: tuple[str, ...]) -> list[str]:
     """A readable, unique name for every coordinate."""
-    names: list[str] = []
+    names: dict[str, int] = dict.fromkeys(inputs, 1)  # how often each was asked for
     for step in steps:
-        text = program.text(step.phi, 48)
-        name, count = text, 2
-        while name in names or name in inputs:
-            name, count = f"{text} ({count})", count + 1
-        names.append(name)
-    return names
+        text = name = program.text(step.phi, 48)
+        while name in names:
+            names[text] += 1
+            name = f"{text} ({names[text]})"
+        names[name] = 1
+    return list(names)[len(inputs) :]
 
 
 def _steepest(g: Array, u: Array) -> float:

@@ -43,6 +43,7 @@ from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.sites import SITES, build_graded, build_power, graded_cells, power_sites
 from attnfun.language import BallAlgebra, GradientAlgebra, precision, run
+from attnfun.language.brief import shortened
 from attnfun.language.domain import Array, halved
 from attnfun.language.enclosures import abs_uppers, balls
 from attnfun.language.function import Function
@@ -153,11 +154,13 @@ class Partition(Construction):
                 nearest = {"eps": float(f"{1.2 * request.eps * apart / h:.2g}")}
                 raise Infeasible(why + f"{apart / _APART:.2g} apart", nearest)
         if keys > request.max_keys:
-            factor = (keys / max(request.max_keys, 1)) ** (1 / len(cells)) * 1.1
+            factor = math.exp((math.log(keys) - math.log(max(request.max_keys, 1))) / len(cells)) * 1.1
             near: dict[str, Any] | None = {"eps": float(f"{request.eps * factor:.2g}"), "method": "partition"}
             if max(cells) >= 0.99 / _NARROWEST:  # the search for the counts ended there
                 some, near = "more than", None
-            why = f"partition: {some} {keys:.3g} cells ({' x '.join(f'{c:,}' for c in cells)}) would be needed, "
+            grid = shortened(" x ".join(f"{c:,}" for c in cells), 80)
+            shown = f"{keys:.3g}" if keys < 1e300 else f"10^{len(str(keys)) - 1}"
+            why = f"partition: {some} {shown} cells ({grid}) would be needed, "
             raise Infeasible(why + f"more than {request.max_keys:,}", near)
         work = _work(request, cells)
         if work > _OPERATIONS:

@@ -250,21 +250,28 @@ def test_the_ban_sees_every_way(source: str) -> None:
 def test_complex_branches_are_only_taken_with_the_analytic_flag() -> None:
     """flint's acb.log and acb.sqrt without it give finite, false balls across their cuts.
 
-    Complex balls are made in three files only; roots and logarithms are taken in one of them, always with the flag, and
-    its asin, acos, atan stand beside a predicate that keeps them off their cuts.
+    Complex balls are made in three files and in the entries of operations only. There rectangles are called z; roots
+    and logarithms of what z stands in are taken with the flag. What Arb has no flag for stands beside a predicate.
     """
     nodes = {str(path.relative_to(PACKAGE)): nodes_of(path) for path in FILES}
     names = {
         file: {n.id for n in own if isinstance(n, ast.Name)} | {n.attr for n in own if isinstance(n, ast.Attribute)}
         for file, own in nodes.items()
     }
+    entries = {file for file in nodes if file.startswith("language/operations/")}
     algebra, ellipses, constants = "language/complex_balls.py", "certify/ellipse.py", "language/enclosures.py"
-    assert {file for file, used in names.items() if "acb" in used} == {algebra, ellipses, constants}
-    calls = [n for n in nodes[algebra] if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    roots = [n for n in calls if n.func.attr in ("log", "sqrt", "rsqrt")]
-    assert roots
-    for call in roots:
-        assert any(k.arg == "analytic" and getattr(k.value, "value", None) is True for k in call.keywords), call.lineno
+    assert {file for file, used in names.items() if "acb" in used} - entries == {algebra, ellipses, constants}
+    calls = [
+        (file, n)
+        for file in (algebra, *entries)
+        for n in nodes[file]
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("log", "sqrt", "rsqrt")
+    ]
+    roots = [(file, n) for file, n in calls if {"z"} & {m.id for m in ast.walk(n) if isinstance(m, ast.Name)}]
+    assert len(roots) >= 5
+    for file, call in roots:
+        flagged = any(k.arg == "analytic" and getattr(k.value, "value", None) is True for k in call.keywords)
+        assert flagged, (file, call.lineno)
 
 
 def loaded_after(code: str) -> set[str]:

@@ -2,7 +2,8 @@
 
 A ball is a rectangle (`flint.acb`). Where a cut or a pole touches the argument the result is non-finite; it stays so
 through every later operation. Cuts are the principal ones: log, sqrt, powers (-inf, 0]; asin, acos real |x| >= 1; atan
-imaginary |y| >= 1; log1p (-inf, -1]; softplus where 1 + e^z <= 0, that is Im z = pi (mod 2 pi), Re z >= 0.
+imaginary |y| >= 1; log1p (-inf, -1]; softplus where 1 + e^z <= 0, that is Im z = pi (mod 2 pi), Re z >= 0; those of
+special functions stand with their entries (`operations/special`).
 Failure mode: finite on each of two disjoint balls does not make their values one branch: cover a connected set that
 contains the real domain by overlapping balls. abs, sign, max, min, relu raise NotAnalytic.
 

@@ -300,7 +300,10 @@ class _Lowering:
             if own is None:
                 return None
             cuts += own
-        cuts = _joined(cut for cut in cuts if cut[0] > low and cut[1] < high)
+        cuts = _joined(iter(cuts))
+        if any(a < b and not low < a <= b < high for a, b in cuts):  # beside an end nothing bounds what f is there
+            return None
+        cuts = [cut for cut in cuts if low < cut[0] <= cut[1] < high]  # at an end `_points` looks at f itself
         edges = [low, *(end for cut in cuts for end in cut), high]
         nodes: list[int] = []
         further: list[Switch] = []

@@ -42,6 +42,8 @@ MEAN: dict[str, tuple[str, str, float, float]] = {  # target, domain, p, eps
     "checker": ("sign(sin(3*x)*sin(3*y))", SQUARE, 2, 2e-3),
     "inside": ("exp(sign(x)*y)", SQUARE, 2, 2e-3),
     "nested": ("sign(x + sign(y)/2)", SQUARE, 1, 1e-3),
+    "a jump at the end of the box": ("sign(sin(6*x))*exp(-x)", "x=0:3", 2, 2e-3),
+    "large beside eps": ("1e6*where(x > 0.1, y, 0)", "x=-1:1;y=0:1", 2, 1e3),
     "and, or": ("where((x > 0.2 and y > -0.1) or x**2 + y**2 < 0.2, x*y + 1, 0)", SQUARE, 2, 2e-3),
     "whole numbers": ("floor(3*x) + (x*y) % 1", "x=0:1;y=0:2", 2, 2e-3),
     "heights": ("2*sign(x - 0.5) - 3*sign(y + x/4) + x*y", SQUARE, 1.5, 5e-3),

@@ -184,6 +184,14 @@ def test_what_jumps_keeps_a_sign_and_nothing_else(text: str, domain: str) -> Non
     assert np.allclose(f, g, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("low", [0.0, -0.5])
+def test_a_place_that_is_not_known_exactly_is_never_passed_over(low: float) -> None:
+    """The condition has a double zero, beside an end of the interval or inside; another sign may hide there."""
+    box = Box(("x",), (low,), (1.0,))
+    found = lowered(parse("where(exp(x) - 1 - x - x/1e31 > 0, x, 5)", ["x"]), box)
+    assert any(node.op in JUMPS for node in found.graph.nodes)
+
+
 @pytest.mark.parametrize(
     "text", ["where(x == 0, 5, x)", "where(x >= 1, 3, x)", "x + (x == 0.25)", "where(x > -1, x, 0)"]
 )

@@ -11,7 +11,8 @@ in the range [low, high] but in no wall, between W_{j−1} and W_j. Then û is i
 leak = 2 e^{−λ}/(1 − e^{−g}) of `cells`. What g does inside the walls does not matter: a jump of g that lies in one
 costs nothing, and one that lies in none leaves an error of half its height at least, which is then proved.
 
-g between walls is enclosed in balls, halved where they are too wide.
+g between walls is enclosed in balls, halved where they are too wide. An interval as thin as a wall on which a sign of g
+stays open, as at 0 for sin(u) on [0, 1], becomes one of the walls: the above is about U off all of them.
 Failure modes: keys that are no partition; more than one head, or a slope left to the stream.
 """
 
@@ -32,6 +33,7 @@ from attnfun.language.ranges import range_of
 from attnfun.network import Label
 
 _MARGIN = 2e4  # of eps, by which the leak is to be below it: λ grows by ln of it, and a wall with λ
+_LEAST = 28.0  # of λ: what reads a step may be large beside eps
 _MOST_ROUGH = 250.0
 _INTERVALS = 20_000
 
@@ -69,7 +71,7 @@ def jumps(graph: Graph) -> bool:
 
 def wall_exponent(spread: float, eps: float) -> float:
     """λ for a head of values that spread so far in a network for `eps`; every λ is sound."""
-    return max(6.0, math.log(max(_MARGIN * spread, 1e-300) / eps)) if 0 < eps < math.inf else 30.0
+    return max(_LEAST, math.log(max(_MARGIN * spread, 1e-300) / eps)) if 0 < eps < math.inf else _LEAST
 
 
 def prove_staircase(
@@ -98,14 +100,15 @@ def prove_staircase(
         strays = leak(structure, lam) * spread
         lost_more = upper_at("expm1", 2 * d) * strays + float(lost[0])
         ((bottom, top),) = range_of(g, Box(("u",), (low,), (high,)), budget=1)
+        thin = max(map(upper, reach), default=0.0)
     inner = [(a, b) for a, b in found if b >= low and a <= high]
     edges = [-math.inf, *(e for wall in found for e in wall), math.inf]
     own, constant = 0.0, _only_signs(g)
     for j, (a, b) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
         a, b = max(a, low), min(b, high)
         if a <= b:
-            off, still = _off(g, float(values[j]), offset, a, b, eps)
-            own, constant = max(own, off), constant and still
+            off, still, open_ = _off(g, float(values[j]), offset, a, b, eps, thin)
+            own, constant, inner = max(own, off), constant and still, inner + open_
     own, rounding = (own + strays) * (1 + 1e-12), lost_more * (1 + 1e-12)
     near = rounding + 4 * np.spacing(float(np.abs(values).max()) + abs(offset))
     least, most = min(bottom, float(values.min()) + offset - near), max(top, float(values.max()) + offset + near)
@@ -125,12 +128,17 @@ def _only_signs(g: Graph) -> bool:
     return all(g.nodes[i].op != "var" for i in free)
 
 
-def _off(g: Graph, value: float, offset: float, low: float, high: float, eps: float) -> tuple[float, bool]:
-    """max |g − value − offset| on [low, high], and whether all its signs are proved to be constant there."""
+def _off(
+    g: Graph, value: float, offset: float, low: float, high: float, eps: float, thin: float
+) -> tuple[float, bool, list[tuple[float, float]]]:
+    """max |g − value − offset| on [low, high], and whether all its signs are proved to be constant there, but for
+    intervals as thin as walls on which a sign is open.
+    """
     lows, highs = np.array([low]), np.array([high])
     worst, spent, enough = 0.0, 0, 1e-3 * eps if math.isfinite(eps) else 1e-12
     graph = Graph(g.nodes, (*g.outputs, *signs_of(g).outputs))
     levels: set[tuple[float, ...]] = set()
+    left_open: list[tuple[float, float]] = []
     while True:
         found, *signs = enclosures(graph, ("u",), lows[:, None], highs[:, None])
         below, above = (np.stack(e) for e in zip(*(ball_ends(v, len(lows)) for v in signs), strict=True))
@@ -139,11 +147,15 @@ def _off(g: Graph, value: float, offset: float, low: float, high: float, eps: fl
         size = np.where(np.isnan(size), math.inf, size)
         middle = lows + (highs - lows) / 2
         spent += len(lows)
-        settled = (most - least <= enough) & (below == above).all(axis=0)
-        split = ~settled & (lows < middle) & (middle < highs) & (spent < _INTERVALS)
-        worst = max(worst, float(size[~split].max(initial=0.0)))
-        levels |= {tuple(column) for ends in (below, above) for column in ends[:, ~split].T.tolist()}
+        decided = (below == above).all(axis=0)
+        wall = ~decided & (highs - lows <= thin)
+        left_open += zip(lows[wall].tolist(), highs[wall].tolist(), strict=True)
+        split = ~wall & ~(decided & (most - least <= enough)) & (lows < middle) & (middle < highs)
+        split &= spent < _INTERVALS
+        done = ~wall & ~split
+        worst = max(worst, float(size[done].max(initial=0.0)))
+        levels |= {tuple(column) for ends in (below, above) for column in ends[:, done].T.tolist()}
         if not split.any():
-            return worst, len(levels) == 1
+            return worst, len(levels) <= 1, left_open
         left, right = (lows[split], middle[split]), (middle[split], highs[split])
         lows, highs = np.concatenate(left), np.concatenate(right)

@@ -28,9 +28,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -49,7 +51,7 @@ from attnfun.language.vanishing import Form, rational
 
 _TINY: Final = 1e-9
 _MOST_NODES: Final = 3_000  # of a target that is looked at
-_MOST_BUILT: Final = 20_000  # of all that are tried
+_MOST_BUILT: Final = 100_000  # of all that are tried
 _MOST_STEPS: Final = 64  # of one floor or round
 _ATTEMPTS: Final = 200
 _BITS: Final = 128
@@ -298,7 +300,10 @@ class _Lowering:
             if own is None:
                 return None
             cuts += own
-        cuts = _joined(cut for cut in cuts if cut[0] > low and cut[1] < high)
+        cuts = _joined(iter(cuts))
+        if any(a < b and not low < a <= b < high for a, b in cuts):  # beside an end nothing bounds what f is there
+            return None
+        cuts = [cut for cut in cuts if low < cut[0] <= cut[1] < high]  # at an end `_points` looks at f itself
         edges = [low, *(end for cut in cuts for end in cut), high]
         nodes: list[int] = []
         further: list[Switch] = []
@@ -489,18 +494,18 @@ class _Lowering:
     # ------------------------------------------------------------ what is continuous
 
     def _continuous(self, top: int) -> int | None:
-        """`top` with the smallest part of it that is continuous written without its jumps: one without open points, if
-        there is one.
+        """`top` with the smallest part of it that is continuous written without its jumps: one that leaves nothing
+        open, if there is one.
         """
-        first: tuple[int, _Written] | None = None
+        kept: list[tuple[int, _Written]] = []
         for t in self._cone(top):
-            for found in self._continuations(t):
-                if found.gap and t != top:  # of an output itself alone is a gap that of the output
-                    continue
-                if not found.points:
-                    return self._taken(top, t, found)
-                first = first or (t, found)
-        return None if first is None else self._taken(top, *first)
+            for way in self._continuations(t):
+                if not (way.points or way.gap):
+                    return self._taken(top, t, way)
+                if t == top or not way.gap:  # of an output itself alone is a gap that of the output
+                    kept.append((t, way))
+        best = min(kept, key=lambda pair: len(pair[1].points), default=None)
+        return None if best is None else self._taken(top, *best)
 
     def _continuations(self, t: int) -> list[_Written]:
         """The ways in which t is continuous, those that hold at samples; the first that leaves nothing open ends it."""
@@ -509,13 +514,11 @@ class _Lowering:
         if t not in self._continued:
             jumps = [j for j in self._jumps(t) if not self._jumps(self._args(j)[0])]
             ways = self._continued[t] = list[_Written]()
-            for write in (self._by_pieces, self._by_terms):
-                for j in jumps:
-                    found = write(t, j)
-                    if found is not None and self._holds(t, found):
-                        ways.append(found)
-                        if not (found.points or found.gap):
-                            return ways
+            for found in chain(self._by_pieces(t, jumps), self._by_terms(t, jumps)):
+                if self._holds(t, found):
+                    ways.append(found)
+                    if not (found.points or found.gap):
+                        return ways
         return self._continued[t]
 
     def _taken(self, top: int, t: int, found: _Written, node: int | None = None) -> int:
@@ -536,12 +539,11 @@ class _Lowering:
             worse &= np.abs(values_at(point.coordinate, names, X)[:, 0] - float(point.at)) > 1e-12
         return not worse.any()
 
-    def _by_pieces(self, t: int, j: int) -> _Written | None:
-        for w in self._coordinates(self._args(j)[0]):
+    def _by_pieces(self, t: int, jumps: Sequence[int]) -> Iterator[_Written]:
+        for w in dict.fromkeys(w for j in jumps for w in self._coordinates(self._args(j)[0])):
             found = self._in_pieces(t, w, jumping=False) if self._tried() else None
             if found is not None:
-                return found
-        return None
+                yield found
 
     def _in_pieces(self, t: int, w: int, jumping: bool) -> _Written | None:
         pieces = self._pieces(t, w)
@@ -550,19 +552,14 @@ class _Lowering:
         except InvalidRequest:  # a piece that is no number at its end
             return None
 
-    def _by_terms(self, t: int, j: int) -> _Written | None:
+    def _by_terms(self, t: int, jumps: Sequence[int]) -> Iterator[_Written]:
         """Two pieces, where the condition's argument is c (w − s) and s an expression."""
-        node = self.build.node(j)
-        if node.op not in ("where", "sign"):
-            return None
-        for w, c, s in self._terms(node.args[0]):
-            try:
-                found = self._in_two(t, node.args[0], w, c, s) if self._tried() else None
-            except InvalidRequest:
-                continue
-            if found is not None:
-                return found
-        return None
+        for u in dict.fromkeys(self._args(j)[0] for j in jumps if self.build.node(j).op in ("where", "sign")):
+            for w, c, s in self._terms(u):
+                with suppress(InvalidRequest):
+                    found = self._in_two(t, u, w, c, s) if self._tried() else None
+                    if found is not None:
+                        yield found
 
     def _in_two(self, t: int, u: int, w: int, c: Fraction, s: int) -> _Written | None:
         build = self.build

@@ -19,6 +19,9 @@ The s_i are zeros of the conditions (`switches`). One that is no rational number
 2^-48: there, for f of one variable, balls bound |f − f_i|, |f − f_{i−1}| and |J_i|; where their sum is within `_TINY`
 of f's size it is a gap, and the term is left out. What leaves a gap is done to whole outputs alone.
 
+Where a step is left, {w = s_i} has measure 0; so do the open points, which are places of variables, or of steps that
+cancel: floor(x) + floor(−x) is −1, but 0 at whole numbers.
+
 Tried are, for every node that holds a condition, from small to large, the nodes w on which that condition depends
 alone, and the terms w of the condition's argument, which is w − s up to a factor.
 Failure mode: branches that agree for another reason, and conditions with more than 256 switches, jump.
@@ -39,11 +42,11 @@ import numpy as np
 
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.language.arrays import values_at
-from attnfun.language.balls import BallAlgebra
+from attnfun.language.balls import BallAlgebra, values_at_point
 from attnfun.language.canonical import canonical
 from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import Ball, abs_upper, exact, precision
-from attnfun.language.graph import JUMPS, Builder, Graph, Node, arguments_first, reached
+from attnfun.language.graph import JUMPS, NOT_ANALYTIC, Builder, Graph, Node, arguments_first, reached
 from attnfun.language.interpret import run
 from attnfun.language.ranges import range_of
 from attnfun.language.switches import Switch, sign_on, switches, value_at
@@ -92,7 +95,20 @@ def lowered(graph: Graph, box: Box, slack: float = 0.0) -> Lowered:
     except AttnfunError:  # constants past their limits, an expression that grows too large
         return Lowered(graph)
     fewer = sum(n.op in JUMPS for n in found.nodes) < sum(n.op in JUMPS for n in graph.nodes)
-    return Lowered(found, work.gap, tuple(work.points)) if work.changed or fewer else Lowered(graph)
+    if not (work.changed or fewer):
+        return Lowered(graph)
+    hidden = (place for place in work.stepped if not _has_sign(found, place))
+    return Lowered(found, work.gap, (*work.points, *hidden))
+
+
+def _has_sign(graph: Graph, place: Point) -> bool:
+    """Is there a sign that vanishes where the place is? Steps may cancel, and f have a value of its own there."""
+    build = Builder()
+    at = build.copy(graph.nodes)
+    coordinate = build.copy(place.coordinate.nodes)[place.coordinate.outputs[0]]
+    v = build.apply("sub", coordinate, build.const(place.at))
+    arguments = [at[node.args[0]] for node in graph.nodes if node.op == "sign"]
+    return any(rational(build, build.apply(op, u, v)) == 0 for u in arguments for op in ("sub", "add"))
 
 
 def exactly_joined(graph: Graph, box: Box) -> Graph:
@@ -137,12 +153,15 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Written:
-    """The continuous part, the steps (w − s, J) that go with it, what it may be off, and the places that are open."""
+    """The continuous part, the steps (w − s, J) that go with it, what it may be off, the points that are open, and the
+    places s of the steps.
+    """
 
     node: int
     steps: tuple[tuple[int, int], ...]
     gap: float
     points: tuple[Point, ...]
+    places: tuple[Point, ...] = ()
 
 
 class _Lowering:
@@ -150,7 +169,7 @@ class _Lowering:
         self.box, self.slack, self.build = box, slack, Builder()
         at = self.build.copy(graph.nodes)
         self.outputs = [at[o] for o in graph.outputs]
-        self.gap, self.points = 0.0, list[Point]()
+        self.gap, self.points, self.stepped = 0.0, list[Point](), list[Point]()
         self.changed = False
         self._attempts = 0
         self._forms: dict[int, Form | None] = {}
@@ -392,7 +411,7 @@ class _Lowering:
     def _written(self, t: int, w: int, pieces: _Pieces, jumping: bool) -> _Written | None:
         """g of the module's statement; None where it jumps (unless `jumping`), or may at a place not known exactly."""
         build, nodes = self.build, pieces.nodes
-        gap, steps = 0.0, list[tuple[int, int]]()
+        gap, steps, places = 0.0, list[tuple[int, int]](), list[Point]()
         total: int | None = None
         start: int | None = None
         first = nodes[0]
@@ -415,10 +434,15 @@ class _Lowering:
             if tiny is None and not jumping:
                 return None
             if tiny is None:
+                places.append(Point(build.graph([w]), a))
                 steps.append((self._less(w, a), size if known is None else build.const(known)))
             gap += tiny or 0.0
         total = self._with(total, first, w, start, None)
-        return _Written(total, tuple(steps), gap, tuple(self._points(t, w, pieces)))
+        points = tuple(self._points(t, w, pieces))
+        variable = build.node(w).op == "var"  # only of a variable such a place is sure to have no measure
+        if points and not variable:
+            return None
+        return _Written(total, tuple(steps), gap, points, tuple(places))
 
     def _with(self, total: int | None, f: int, w: int, start: int | None, stop: int | None) -> int:
         """What was written so far, and f from `start` to `stop`."""
@@ -637,16 +661,65 @@ class _Lowering:
                 found = self._in_pieces(t, w, jumping=True) if self._depends_on(argument, w) else None
                 if found is None or (found.gap and t != top) or not self._holds(t, found):
                     continue
+                if not all(self._is_thin(w, place.at) for place in found.places):
+                    continue
                 if best is None or self._open(found) < self._open(best):
                     best = found
             if best is None:
                 continue
             g = best.node
+            self.stepped += best.places
             for v, size in best.steps:
                 step = build.apply("mul", build.const(_HALF), size)
                 g = build.apply("add", g, build.apply("add", step, build.apply("mul", step, build.apply("sign", v))))
             return self._taken(top, t, best, g)
         return None
+
+    def _is_thin(self, n: int, s: Fraction) -> bool:
+        """Has {n = s} no measure? There sign(n − s) is 0, and g not f.
+
+        A real-analytic function that is not constant takes a value on a set of measure 0 only. max(a, b) = s only where
+        a or b is, |a| = s only where a = ±s, relu(a) = s > 0 only where a = s.
+        """
+        build, node = self.build, self.build.node(n)
+        known = self._rational(n)
+        if known is not None:
+            return known != s
+        if not any(build.node(m).op in NOT_ANALYTIC for m in self._cone(n)):
+            return self._varies_surely(n)
+        if node.op in ("max", "min"):
+            return all(self._is_thin(arg, s) for arg in node.args)
+        if node.op == "abs":
+            return s < 0 or (self._is_thin(node.args[0], s) and self._is_thin(node.args[0], -s))
+        if node.op == "relu":
+            return s < 0 or (s > 0 and self._is_thin(node.args[0], s))
+        if node.op == "neg":
+            return self._is_thin(node.args[0], -s)
+        constants = [self._rational(arg) for arg in node.args]
+        if (
+            node.op in ("add", "sub", "mul")
+            and len(constants) == 2
+            and (constants[0] is None) != (constants[1] is None)
+        ):
+            return self._shifted_thin(node, constants, s)
+        return False
+
+    def _shifted_thin(self, node: Node, constants: list[Fraction | None], s: Fraction) -> bool:
+        """`_is_thin` of a sum or product with one rational argument."""
+        (k,) = [i for i, c in enumerate(constants) if c is None]
+        c, other = constants[1 - k] or Fraction(0), node.args[k]
+        if node.op == "mul":
+            return s != 0 if c == 0 else self._is_thin(other, s / c)
+        if node.op == "add":
+            return self._is_thin(other, s - c)
+        return self._is_thin(other, s + c if k == 0 else c - s)
+
+    def _varies_surely(self, n: int) -> bool:
+        """Are two values of n proved to differ?"""
+        names, graph = self.box.names, self.build.graph([n])
+        with precision(_BITS):
+            values = [values_at_point(graph, names, x)[0] for x in (*self._samples[:3], *self._samples[-3:])]
+            return any(a < b or a > b for a in values for b in values if a.is_finite() and b.is_finite())
 
     def _open(self, found: _Written) -> int:
         """Steps whose size is not constant."""

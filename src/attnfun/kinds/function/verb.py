@@ -55,7 +55,7 @@ def compile(
     connections, for comparison, proved in the same way (compose and affine only; units count as keys, blocks as heads).
     Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
     request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition); `variant`
-    (interpolation): "published", "inclusive" or "optimal".
+    "published", "inclusive" or "optimal" (interpolation), "uniform", "graded" or "power" (partition).
     """
     from attnfun.kinds.function.build import Request
 

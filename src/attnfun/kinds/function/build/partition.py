@@ -66,6 +66,7 @@ _PLACES, _MARGIN = 4, 1.1  # in L^p: places of a point in its cell that are trie
 _SEEN = 0.96  # of eps that samples may show of cells that follow them
 _ASKED = 400_000  # points at which a black box is asked by its proof, about
 _GRADED = 300_000  # cells along axes of their own, at most
+_SPREAD, _TREES = 6, 3  # variables up to which cells are graded, and placed by need: samples are a power of them
 VARIANTS = ("auto", "uniform", "graded", "power")
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
 
@@ -88,7 +89,7 @@ class Partition(Construction):
 
     def plan(self, request: Request) -> Plan:
         variant = request.options.get("variant", "auto")
-        one_of("variant", variant, VARIANTS)
+        feasible(variant in VARIANTS, f"partition: variant={variant!r} is not one of {', '.join(VARIANTS)}")
         uniform = variant == "uniform" or request.options.get("temperature", "auto") != "auto"
         plans, refusal = [], None
         if variant in ("auto", "uniform"):
@@ -100,7 +101,7 @@ class Partition(Construction):
         if not uniform and not (elsewhere and request.function.graph is not None and math.isinf(request.norm)):
             plans += _adapted(request, variant, plans)
         if not plans:
-            raise refusal or Infeasible(f"partition: no {variant} cells were found, at most {request.max_keys:,}")
+            raise refusal or Infeasible(f"partition: no {variant} cells within {request.max_keys:,} keys were found")
         plan = min(plans, key=lambda one: one.keys)
         others = [f"{one.story['variant']} {one.keys:,}" for one in plans if one is not plan]
         return replace(plan, story={**plan.story, **({"keys of the others": ", ".join(others)} if others else {})})
@@ -206,7 +207,7 @@ def _plan(request: Request, keys: int, data: Any, story: dict[str, object]) -> P
 def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
     """Plans of cells that follow the target, where they have fewer keys than those of `plans` and than is allowed."""
     box = request.function.box
-    if not min(box.high_array - box.low_array) > 1e-100:  # squares of widths are to be numbers
+    if box.dim > _SPREAD or not min(box.high_array - box.low_array) > 1e-100:  # squares of widths are to be numbers
         return []
     most = min([request.max_keys, *(plan.keys - 1 for plan in plans)])
     found: list[Plan] = []
@@ -219,7 +220,7 @@ def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
             found.append(_plan(request, keys, (partial(build_graded, sharpness=_SHARPNESS), cells), story))
     if variant == "auto":  # cells anywhere are looked up one by one, and take longer to prove
         most = min([most, *(2 * plan.keys // 3 for plan in (*plans, *found))])
-    if variant in ("auto", "power"):
+    if variant in ("auto", "power") and box.dim <= _TREES:
         sites = power_sites(narrow, min(most, SITES))
         if sites is not None and _blur(request, sites.finest) <= _BLURRED:
             keys = len(sites.centres)

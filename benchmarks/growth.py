@@ -82,7 +82,9 @@ AXES: dict[str, tuple[str, str, dict[str, tuple[Callable[[Any], Any], list[float
         "a point",
         {
             "sin x + cos y in cells": (
-                lambda n: af.compile("sin(x)+cos(y)", "x=-3:3;y=-3:3", 6.4 / n**0.5, method="partition"),
+                lambda n: af.compile(
+                    "sin(x)+cos(y)", "x=-3:3;y=-3:3", 6.4 / n**0.5, method="partition", variant="uniform"
+                ),
                 [10**2, 10**3, 10**4, 10**5, 10**6, 10**7],
             ),
             "retrieval": (retrieved, [10**k for k in range(1, 6)]),

@@ -54,12 +54,21 @@ CASES = (
     Case("sum2 1e-3", AS_SUM, SUM, SQUARE, 1e-3, {}, 250, 20),
     Case("sum2 1e-3 mlp", AS_MLP, SUM, SQUARE, 1e-3, {"realise": "mlp"}, None, 20),
     Case("sum2 mlp", AS_MLP, SUM, SQUARE, 1e-6, {"realise": "mlp"}, None, 20),
-    Case("seed2d", "sin x + cos y", "sin(x)+cos(y)", WIDE, 0.05, {"method": "partition"}, None, 1.6),
+    Case(
+        "seed2d", "sin x + cos y", "sin(x)+cos(y)", WIDE, 0.05, {"method": "partition", "variant": "uniform"}, None, 1.6
+    ),
     Case("sin3x", "sin 3x", "sin(3*x)", LINE, 1e-9, {}, 20, 1.3),
     Case("franke", "Franke's function, one head", FRANKE, UNIT, 1e-6, {"max_heads": 1}, 1000, 1.6),
     Case("franke auto", "Franke's function", FRANKE, UNIT, 1e-6, {}, 1000, 1.6),
     Case("three", "sin x + y cos z", "sin(x)+y*cos(z)", "x=-1:1;y=-1:1;z=-1:1", 1e-6, {}, 1500, 2.0),
-    Case("million", "sin x + cos y, a million cells", "sin(x)+cos(y)", WIDE, 0.0062, {"method": "partition"}),
+    Case(
+        "million",
+        "sin x + cos y, a million cells",
+        "sin(x)+cos(y)",
+        WIDE,
+        0.0062,
+        {"method": "partition", "variant": "uniform"},
+    ),
     Case("spike", "the spike e^{−(10⁴(x − 0.123456))²}", "exp(-((x-0.123456)*1e4)**2)", LINE, 0.1),
     Case("I.9.18", AS_GRAVITY, GRAVITY, GRAVITY_BOX, 1e-6, {"relative": True}, 250, 20),
     Case("abs", "\\|x\\|", "abs(x)", LINE, 1e-6, {}, 12),

@@ -70,7 +70,7 @@ def test_the_seeds_example_as_a_partition(eps: float) -> None:
 
 @pytest.mark.slow
 def test_a_million_cells() -> None:
-    net = af.compile("sin(3*x)*cos(2*y) + x", "x=-1:1;y=-1:1", 0.0034, method="partition")
+    net = af.compile("sin(3*x)*cos(2*y) + x", "x=-1:1;y=-1:1", 0.0034, method="partition", temperature="sharp")
     assert net.cost.keys >= 10**6
     assert net.certificate.status is Status.PROVED and net.certificate.slack <= 1.6
     assert chosen_routes(net.network) == (("local",),)

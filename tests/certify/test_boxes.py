@@ -204,6 +204,25 @@ def test_a_power_diagram_goes_every_way_that_a_network_goes(tmp_path: object) ->
     assert "power" in net.explain()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_no_point_at_a_wall_of_a_power_diagram_passes_the_bound(dtype: str) -> None:
+    """Walls are where logits that round decide."""
+    net = af.compile("tanh(6*(x - 2*y)) + x/4", "x=3:4;y=1:2", 0.4, method="partition", variant="power", dtype=dtype)
+    assert net.certificate.status is Status.PROVED and net.network.dtype == dtype
+    (axis,) = net.network.heads[0].axes
+    rng = np.random.default_rng(3)
+    X = net.target.box.sample(4000, rng)
+    A, b = axis.slopes @ axis.query, axis.slopes @ axis.offset + axis.biases
+    for _ in range(2):
+        logits = X @ A.T + b
+        first, second = np.argsort(-logits, axis=1)[:, :2].T
+        D, rows = A[first] - A[second], np.arange(len(X))
+        X = X - ((logits[rows, first] - logits[rows, second]) / (D * D).sum(axis=1))[:, None] * D
+    X = np.clip(X * (1 + rng.integers(-4, 5, X.shape) * np.finfo(dtype).eps), net.target.box.low, net.target.box.high)
+    for found in (evaluate(net.network, X), literal(net.network, "cross").run(X)):
+        assert np.abs(found.astype(np.float64) - net.target.values(X)).max() <= net.certificate.error[1]
+
+
 def test_heads_that_are_not_alone_are_undecided() -> None:
     f = function("x*y", "x=-1:1;y=-1:1")
     axis = Axis(np.eye(2), np.zeros(2), np.zeros((3, 2)), np.zeros(3))

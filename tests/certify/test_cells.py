@@ -233,8 +233,9 @@ def test_float32_partitions_are_proved_and_no_route_passes_the_bound(seed: int) 
     low, width = rng.uniform(-4, 4, len(names)), rng.uniform(1, 3, len(names))
     domain = {n: (float(a), float(a + w)) for n, a, w in zip(names, low, width, strict=True)}
     eps = float([0.01, 0.15, 0.6][len(names) - 1] * rng.uniform(1, 3))
-    net = af.compile(smooth_target(rng, names), domain, eps, method="partition", dtype="float32")
-    twin = af.compile(net.target, domain, eps, method="partition") if seed < 3 else None
+    sharp = {"method": "partition", "temperature": "sharp"}
+    net = af.compile(smooth_target(rng, names), domain, eps, dtype="float32", **sharp)
+    twin = af.compile(net.target, domain, eps, **sharp) if seed < 3 else None
     assert net.certificate.status is Status.PROVED and net.certificate.error[1] <= eps
     assert twin is None or net.network.cost.keys <= 1.2 * twin.network.cost.keys
     X = wall_points(net.network, rng, 600)

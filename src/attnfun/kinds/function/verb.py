@@ -63,7 +63,7 @@ def compile(
     the two sides of every comparison's difference are at least δ in size.
     Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
     request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition); `variant`
-    (interpolation): "published", "inclusive" or "optimal".
+    "published", "inclusive" or "optimal" (interpolation), "uniform", "graded" or "power" (partition).
     """
     from attnfun.kinds.function.build import Request
 

@@ -36,7 +36,7 @@ from attnfun.kinds.function.build.compose_steps import Forms
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.unary.grid import VARIANTS, Grid, constant, grid_fit
 from attnfun.kinds.function.build.unary.keys import Fit
-from attnfun.language.numbers import bisected, one_of
+from attnfun.language.numbers import bisected
 from attnfun.network import Network
 
 MOST_KEYS = 2048
@@ -53,7 +53,7 @@ class Interpolation(Construction):
 
     def plan(self, request: Request) -> Plan:
         variant = request.options.get("variant", "optimal")
-        one_of("variant", variant, VARIANTS)
+        feasible(variant in VARIANTS, f"interpolation: variant={variant!r} is not one of {', '.join(VARIANTS)}")
         graph = request.expression("interpolation: a black box has no expression to read kinks from")
         box = request.function.box
         line = broken_line(graph, box)

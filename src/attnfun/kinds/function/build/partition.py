@@ -31,7 +31,7 @@ Example: sin(x) + cos(y) on [−3,3]² at 0.05.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
@@ -67,6 +67,7 @@ _PLACES, _MARGIN = 4, 1.1  # in L^p: places of a point in its cell that are trie
 _SEEN = 0.96  # of eps that samples may show of cells that follow them
 _ASKED = 400_000  # points at which a black box is asked by its proof, about
 _GRADED = 300_000  # cells along axes of their own, at most
+_SPREAD, _TREES = 6, 3  # variables up to which cells are graded, and placed by need: samples are a power of them
 VARIANTS = ("auto", "uniform", "graded", "power")
 _SHARPNESS = 4096.0  # walls of 2λ/S cells, λ about 14: thin, and what rounding moves them by does not depend on S
 
@@ -89,7 +90,7 @@ class Partition(Construction):
 
     def plan(self, request: Request) -> Plan:
         variant = request.options.get("variant", "auto")
-        one_of("variant", variant, VARIANTS)
+        feasible(variant in VARIANTS, f"partition: variant={variant!r} is not one of {', '.join(VARIANTS)}")
         uniform = variant == "uniform" or request.options.get("temperature", "auto") != "auto"
         plans, refusal = [], None
         if variant in ("auto", "uniform"):
@@ -97,10 +98,11 @@ class Partition(Construction):
                 plans.append(self._uniform(request))
             except Infeasible as why:
                 refusal = why
-        if not uniform and not (request.beside and request.function.graph is not None):
+        elsewhere = request.beside or request.refused  # auto: other constructions are for expressions
+        if not uniform and not (elsewhere and request.function.graph is not None and math.isinf(request.norm)):
             plans += _adapted(request, variant, plans)
         if not plans:
-            raise refusal or Infeasible(f"partition: no {variant} cells were found, at most {request.max_keys:,}")
+            raise refusal or Infeasible(f"partition: no {variant} cells within {request.max_keys:,} keys were found")
         plan = min(plans, key=lambda one: one.keys)
         others = [f"{one.story['variant']} {one.keys:,}" for one in plans if one is not plan]
         return replace(plan, story={**plan.story, **({"keys of the others": ", ".join(others)} if others else {})})
@@ -130,7 +132,6 @@ class Partition(Construction):
             story["its sampled error"] = error
         why = "partition: a soft temperature is for at most three variables and few cells"
         feasible(temperature != "soft" or grid is not sharp, why, {"temperature": "sharp"})
-        story["published worst case"] = _published(request)
         return _plan(request, grid.keys, (build_grid, grid), story)
 
     def _sharp(self, request: Request) -> Grid:
@@ -202,25 +203,29 @@ class Partition(Construction):
 def _plan(request: Request, keys: int, data: Any, story: dict[str, object]) -> Plan:
     f = request.function.values(request.function.box.probe(256, np.random.default_rng(0)))
     size = float(np.ptp(f[np.isfinite(f)])) if np.isfinite(f).any() else 1.0
+    story["published worst case"] = _published(request)
     return Plan(Partition.name, keys, 1, 1, request.function.box.dim + 1, size, data, story)
 
 
 def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
     """Plans of cells that follow the target, where they have fewer keys than those of `plans` and than is allowed."""
+    box = request.function.box
+    if box.dim > _SPREAD or not min(box.high_array - box.low_array) > 1e-100:  # squares of widths are to be numbers
+        return []
     most = min([request.max_keys, *(plan.keys - 1 for plan in plans)])
     found: list[Plan] = []
     narrow = replace(request, eps=request.eps * _room(request))
     if variant in ("auto", "graded"):
         cells = graded_cells(narrow)
         keys = math.prod(cells.cells)
-        if keys <= min(most, _GRADED):
+        if keys <= min(most, _GRADED) and _blur(request, cells.finest) <= _BLURRED:
             story: dict[str, object] = {"variant": "graded", "cells": cells.cells}
             found.append(_plan(request, keys, (partial(build_graded, sharpness=_SHARPNESS), cells), story))
     if variant == "auto":  # cells anywhere are looked up one by one, and take longer to prove
         most = min([most, *(2 * plan.keys // 3 for plan in (*plans, *found))])
-    if variant in ("auto", "power"):
+    if variant in ("auto", "power") and box.dim <= _TREES:
         sites = power_sites(narrow, min(most, SITES))
-        if sites is not None:
+        if sites is not None and _blur(request, sites.finest) <= _BLURRED:
             keys = len(sites.centres)
             story = {"variant": "power", "cells": [keys]}
             found.append(_plan(request, keys, (partial(build_power, sharpness=_SHARPNESS), sites), story))
@@ -304,7 +309,7 @@ def _inverse_temperature(request: Request, grid: Grid) -> list[float]:
     return [float(2 * s * (c / w) ** 2) for c, s, w in zip(grid.cells, grid.sharpness, widths, strict=True)]
 
 
-def _blur(request: Request, cells: tuple[int, ...]) -> float:
+def _blur(request: Request, cells: Sequence[float]) -> float:
     """About by how much of itself a cell is inflated for logits of size 5/8 S P² that round: 2d/S, whatever S is."""
     return 2 * (2 * len(cells) + 3) * _ROUNDOFF[request.dtype] * 0.625 * sum(c**2 for c in cells)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build import partition
 from attnfun.kinds.function.build.affine import Affine
 from attnfun.kinds.function.build.bernstein import Bernstein
 from attnfun.kinds.function.build.compose import Compose
@@ -17,6 +18,7 @@ from attnfun.kinds.function.build.partition import Partition
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import ReluNetwork
 from attnfun.kinds.function.build.tangent import Tangent
+from attnfun.kinds.function.build.unary import grid
 from attnfun.language.numbers import one_of
 
 _ALL: tuple[type[Construction], ...] = (Affine, ReluNetwork, Tangent, Compose, Bernstein, Interpolation, Partition)
@@ -38,6 +40,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     `prefer` says.
     """
     one_of("method", method, ("auto", *CONSTRUCTIONS))
+    one_of("variant", request.options.get("variant", "auto"), (*partition.VARIANTS, *grid.VARIANTS))
     able = [name for name, construction in CONSTRUCTIONS.items() if request.realise in construction.realisations]
     why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
     feasible(method == "auto" or method in able, why, {"method": "auto"})

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -64,6 +65,11 @@ class Graded:
     @property
     def cells(self) -> list[int]:
         return [len(c) for c in self.centres]
+
+    @property
+    def finest(self) -> list[float]:
+        """Cells per axis, were all as narrow as the narrowest."""
+        return [float((ends[-1] - ends[0]) / np.diff(ends).min()) for ends in self.edges]
 
 
 def graded_cells(request: Request) -> Graded:
@@ -165,6 +171,20 @@ class Sites:
     map: Array
     centres: Array
     values: Array
+
+    @cached_property
+    def apart(self) -> float:
+        """The least distance of two centres."""
+        from scipy.spatial import cKDTree
+
+        if len(self.centres) == 1:
+            return 1.0
+        return float(cKDTree(self.centres).query(self.centres, k=2)[0][:, 1].min())
+
+    @property
+    def finest(self) -> list[float]:
+        """Cells along every side, were all as narrow as the narrowest."""
+        return [float(side) / self.apart + 1 for side in np.ptp(self.centres, axis=0)]
 
 
 @dataclass(frozen=True)
@@ -326,14 +346,10 @@ def _mended(place: _Place, cubes: _Cubes, clouds: list[tuple[Array, Array]], mos
 
 def build_power(request: Request, sites: Sites, sharpness: float) -> Network:
     """One axis of rank d + 1: keys R v_j, biases −R |v_j|²/2, R from the least distance of two centres."""
-    from scipy.spatial import cKDTree
-
     box = request.function.box
     query = rounded(sites.map, request.dtype)
     middle = box.low_array + (box.high_array - box.low_array) / 2
-    many = len(sites.centres) > 1
-    apart = float(cKDTree(sites.centres).query(sites.centres, k=2)[0][:, 1].min()) if many else 1.0
-    R = 2 * sharpness / apart**2
+    R = 2 * sharpness / sites.apart**2
     slopes = rounded(R * sites.centres, request.dtype)
     sizes = -(slopes * slopes).sum(axis=1) / (2 * R)
     biases = rounded(sizes - (sizes.max() + sizes.min()) / 2, request.dtype)

@@ -29,6 +29,7 @@ Columns.
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import attnfun as af
 from attnfun.lab.studies.drawing import NETWORKS, Figure, curve, labelled, panels_by
@@ -63,8 +64,9 @@ def run(unit: Unit) -> Row:
         options = {"steps": unit["steps"], "seed": unit["seed"], "lr": 0.03, "batch": 128, "proof": False}
         learned = af.train(af.Architecture.one_head(tuple(box), keys), text, box, **options)
         return {"status": "sampled", "keys": float(keys), "error": learned.sampled.error[0]}
+    published: dict[str, Any] = {"variant": "uniform"} if method == "partition" else {}
     try:
-        made = af.compile(text, box, eps, method=method, max_keys=unit["most"])
+        made = af.compile(text, box, eps, method=method, max_keys=unit["most"], **published)
     except af.Infeasible:
         return {"steps": None, "status": "refused"}
     row = {"steps": None, "status": made.certificate.status.value, "keys": float(made.cost.keys)}

@@ -1,5 +1,6 @@
 """The problem of a network on tokens; importing this file imports torch."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,10 @@ from attnfun.network import TokenArchitecture
 from attnfun.network.head import Array, Of
 
 _PROBE, _LEAST, _WORK, _FEW = 1000, 64, 1 << 19, 16
-_CACHED, _KEPT = 1 << 16, 1 << 21  # softmax weights at a time, and those of a layer that are kept
+_CACHED, _PART = 1 << 17, 1 << 19  # softmax weights at a time, and entries of the widest layer of a part of a batch
+_LOG2_E = 1 / math.log(2)
+_SAFE = {torch.float64: 400.0, torch.float32: 50.0}  # the power of 2 is ordinary, and so are sums of such
+_EVERY = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +95,14 @@ class TokenProblem(Problem):
         return self.batch(rng, min(count, max(_LEAST, self._affordable(self.probe[0], 8))), 0.0)
 
     def outputs(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        return run(self.architecture, vectors.holding(self.kept, theta), inputs)[:, self.task.reads]
+        return run(self.architecture, vectors.holding(self.kept, theta), inputs, self.task.reads)
+
+    def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        layers = self.architecture.layers
+        widest = max([self.architecture.width, *(layer.ffn + sum(2 * r + p for r, p in layer.heads) for layer in layers)])
+        part = max(1, _PART // (widest * (inputs.shape[1] + self.architecture.constants)))
+        loss: Tensor = _InParts.apply(theta, self.outputs, inputs, targets, part)  # type: ignore[no-untyped-call]
+        return loss
 
     def network(self, vector: Array | None) -> vectors.Tokens:
         whole = self.start() if vector is None else vectors.holding(self.kept, vector)
@@ -113,83 +124,132 @@ class TokenProblem(Problem):
         return Row.of(step, phase, np.where(np.isnan(error), np.inf, error), norms, value, keys)
 
 
-def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor) -> Tensor:
-    """(batch, n, width) in the units of the vector -> (batch, n, outputs): every token read out."""
-    weights, Z = vectors.split(architecture, vector), tokens
-    if architecture.constants:
-        Z = torch.cat([Z, weights["constants"].expand(len(Z), *weights["constants"].shape)], dim=1)
-    for number, layer in enumerate(architecture.layers):
-        here, new = f"layer{number}", Z
-        if layer.carry:
-            new = Z @ weights[f"{here}/carry"]
-        for shape in dict.fromkeys(layer.heads):
-            alike = [k for k, own in enumerate(layer.heads) if own == shape]
-            new = new + _heads(Z, weights, here, alike)
-        Z = new
-        if layer.ffn:
-            inner, bias, outer = (weights[f"{here}/ffn/{part}"] for part in ("inner", "bias", "outer"))
-            Z = Z + torch.relu(Z @ inner + bias) @ outer
-    return Z[:, : tokens.shape[1]] @ weights["readout"]
+class _InParts(torch.autograd.Function):
+    """The mean squared error of `outputs(theta, inputs)`, and its slope, a part of the batch after the other.
 
-
-def _heads(Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
-    """What heads of one shape add to the stream, all at once: one product for their maps, one for their outputs."""
-    parts = {p: [weights[f"{here}/head{k}/{p}"] for k in heads] for p in ("query", "key", "value", "output")}
-    maps = torch.cat([*parts["query"], *parts["key"], *parts["value"]], dim=1)
-    sizes = [len(heads) * parts[p][0].shape[1] for p in ("query", "key", "value")]
-    query, key, value = (own.unflatten(2, (len(heads), -1)).transpose(1, 2) for own in (Z @ maps).split(sizes, dim=2))
-    mixed = _Attended.apply(*(own.flatten(0, 1) for own in (query, key, value)))
-    return mixed.unflatten(0, (len(Z), -1)).transpose(1, 2).flatten(2) @ torch.cat(parts["output"])
-
-
-class _Attended(torch.autograd.Function):
-    """softmax(Q Kᵀ) V of (m, n, r), (m, n, r), (m, n, p), a few of the m at a time in buffers that stay in cache.
-
-    Few softmax weights are kept; many are computed again by the backward pass, which costs no more time than memory of
-    their size does. Scores are held by key, then query, where a softmax over few keys is quicker. With P the weights, G
-    the gradient of the output and D its inner products with the output, by token:
-
-        dV = Pᵀ G,    dS = P ∘ (G Vᵀ − D),    dQ = dS K,    dK = dSᵀ Q
+    The slope of a part is worked out while what it needs is still in the cache, and nothing of it is kept. What a step
+    takes of memory is then that of a part, however large the batch.
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        (m, n), out = query.shape[:2], torch.empty_like(value)
-        kept = query.new_empty((m, n, n)) if m * n * n <= _KEPT else None
-        for at, weights, _ in _Attended.pieces(query, key, kept):
-            torch.bmm(weights.transpose(1, 2), value[at], out=out[at])
-        ctx.save_for_backward(query, key, value, out, kept)
+    def forward(ctx: Any, theta: Tensor, outputs: Any, inputs: Tensor, targets: Tensor, size: int) -> Tensor:
+        total, slope = targets.new_zeros(()), torch.zeros_like(theta)
+        for x, y in zip(inputs.split(size), targets.split(size), strict=True):
+            with torch.enable_grad():
+                own = theta.detach().requires_grad_(ctx.needs_input_grad[0])
+                error = ((outputs(own, x) - y) ** 2).sum()
+            total += error.detach()
+            if error.requires_grad:
+                slope += torch.autograd.grad(error, own)[0]
+        ctx.save_for_backward(slope / targets.numel())
+        return total / targets.numel()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (slope,) = ctx.saved_tensors
+        return grad * slope, None, None, None, None
+
+
+def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor, reads: slice = _EVERY) -> Tensor:
+    """(batch, n, width) in the units of the vector -> (batch, tokens read, outputs): the tokens `reads` read out.
+
+    Inside a column is a token, (batch, width, n): products of a few rows with many columns are the quick ones. The last
+    layer moves the tokens that are read, and no other.
+    """
+    weights = vectors.split(architecture, vector)
+    Z = torch.cat([tokens, weights["constants"].expand(len(tokens), *weights["constants"].shape)], dim=1)
+    Z, last = Z.transpose(1, 2).contiguous(), len(architecture.layers) - 1
+    for number, layer in enumerate(architecture.layers):
+        here, own = f"layer{number}", _read(Z, tokens, reads) if number == last else Z
+        new = _times(weights[f"{here}/carry"], own) if layer.carry else own
+        for shape in dict.fromkeys(layer.heads):
+            alike = [k for k, other in enumerate(layer.heads) if other == shape]
+            new = new + _heads(own, Z, weights, here, alike)
+        Z = new
+        if layer.ffn:
+            inner, bias, outer = (weights[f"{here}/ffn/{part}"] for part in ("inner", "bias", "outer"))
+            Z = Z + _times(outer, torch.relu(_times(inner, Z) + bias[:, None]))
+    return _times(weights["readout"], Z if last >= 0 else _read(Z, tokens, reads)).transpose(1, 2)
+
+
+def _read(Z: Tensor, tokens: Tensor, reads: slice) -> Tensor:
+    """The columns of the tokens that are read; none of a constant."""
+    return Z[:, :, : tokens.shape[1]][:, :, reads]
+
+
+def _times(map: Tensor, Z: Tensor) -> Tensor:
+    """(width, c) of tokens (batch, width, n) -> (batch, c, n)."""
+    return torch.bmm(map.T.expand(len(Z), *map.T.shape), Z)
+
+
+def _heads(own: Tensor, Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
+    """What heads of one shape add to the tokens `own`, all at once: few products for their maps, one for their outputs."""
+    query, key, value, output = (
+        [weights[f"{here}/head{k}/{part}"] for k in heads] for part in ("query", "key", "value", "output")
+    )
+    asked = torch.cat(query, dim=1)
+    told = torch.cat([part for pair in zip(key, value, strict=True) for part in pair], dim=1)
+    queries, tokens = (
+        _times(maps, given).view(len(Z) * len(heads), -1, given.shape[2]) for maps, given in ((asked, own), (told, Z))
+    )
+    mixed = _Attended.apply(queries, tokens)
+    return _times(torch.cat(output), mixed.view(len(Z), -1, own.shape[2]))
+
+
+class _Attended(torch.autograd.Function):
+    """Vᵀ softmax(K Qᵀ), over the keys, of queries (m, r, a) and of keys and values in one, (m, r + p, n): (m, p, a).
+
+    A few of the m at a time, in buffers that stay in cache; the backward pass computes the weights again, which costs no
+    more time than memory of their size does. Logits are those of 2: exp2 is much quicker than exp. They stand by key,
+    then query, with E = 2^(logit − shift), L the sums of E over the keys, and the shift 0 wherever no logit can be
+    large. With G the gradient of the output over L, and D its inner products with the output, by query:
+
+        dV = G Eᵀ,    dS = E ∘ (Vᵀ G − D),    dQ = Kᵀ dS,    dK = Q dSᵀ
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, token: Tensor) -> Tensor:
+        (m, r, a), one = query.shape, torch.ones_like(token[:, :1])
+        key, value = torch.cat([token[:, :r], one], dim=1), torch.cat([token[:, r:], one], dim=1)
+        asked = torch.cat([query * _LOG2_E, query.new_zeros((m, 1, a))], dim=1)
+        sharp = not _largest(asked) * _largest(key[:, :r]) < _SAFE[query.dtype]
+        sums = query.new_empty((m, value.shape[1], a))
+        for at, E, _ in _Attended.pieces(asked, key):
+            if sharp:
+                top = E.amax(dim=1, keepdim=True)
+                E -= top
+                torch.neg(top[:, 0], out=asked[at, r])
+            torch.bmm(value[at], E.exp2_(), out=sums[at])
+        out, total = sums[:, :-1] / sums[:, -1:], sums[:, -1:]
+        ctx.save_for_backward(asked, key, value, out, total)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
-        query, key, value, out, kept = ctx.saved_tensors
-        of_query, of_key, of_value = (torch.empty_like(own) for own in (query, key, value))
-        grad = grad.contiguous()
-        inner = (grad * out).sum(dim=2)[:, None]
-        for at, weights, scores in _Attended.pieces(query, key, kept, known=kept is not None):
-            torch.bmm(weights, grad[at], out=of_value[at])
-            outer = torch.mul if value.shape[2] == 1 else torch.bmm  # of one column, which is no work for a product
-            outer(value[at], grad[at].transpose(1, 2), out=scores).sub_(inner[at]).mul_(weights)
-            torch.bmm(scores.transpose(1, 2), key[at], out=of_query[at])
-            torch.bmm(scores, query[at], out=of_key[at])
-        return of_query, of_key, of_value
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        asked, key, value, out, total = ctx.saved_tensors
+        r, grad = key.shape[1] - 1, grad / total
+        grad = torch.cat([grad, -(grad * out).sum(dim=1, keepdim=True)], dim=1)
+        of_query, of_key, of_value = (torch.empty_like(own) for own in (asked, key, value))
+        for at, E, slope in _Attended.pieces(asked, key):
+            E.exp2_()
+            torch.bmm(grad[at], E.transpose(1, 2), out=of_value[at])
+            torch.bmm(value[at].transpose(1, 2), grad[at], out=slope).mul_(E)
+            torch.bmm(key[at], slope, out=of_query[at])
+            torch.bmm(asked[at], slope.transpose(1, 2), out=of_key[at])
+        return of_query[:, :r], torch.cat([of_key[:, :r] / _LOG2_E, of_value[:, :-1]], dim=1)
 
     @staticmethod
-    def pieces(
-        query: Tensor, key: Tensor, kept: Tensor | None, known: bool = False
-    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """(which of the m, their softmax weights by key and query, a buffer of their shape); `kept` is where all the
-        weights stand, or are to stand, if anywhere, and `known` whether they do.
-        """
-        m, n = query.shape[:2]
-        step = max(1, _CACHED // (n * n))
-        space = [query.new_empty((min(step, m), n, n)) for _ in range(2)]
+    def pieces(asked: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """(which of the m, their logits by key and query, a buffer of their shape)."""
+        (m, _, a), n = asked.shape, key.shape[2]
+        step = max(1, _CACHED // max(1, n * a))
+        space = [asked.new_empty((min(step, m), n, a)) for _ in range(2)]
         for k in range(0, m, step):
             at = slice(k, min(m, k + step))
-            scores, weights = (own[: at.stop - k] for own in space)
-            weights = weights if kept is None else kept[at]
-            if not known:
-                torch.bmm(key[at], query[at].transpose(1, 2), out=scores)
-                torch.softmax(scores, dim=1, out=weights)
-            yield at, weights, scores
+            logits, spare = (own[: at.stop - k] for own in space)
+            yield at, torch.bmm(key[at].transpose(1, 2), asked[at], out=logits), spare
+
+
+def _largest(X: Tensor) -> float:
+    """The largest Euclidean norm of a column."""
+    return math.sqrt(float((X * X).sum(dim=1).amax())) if X.numel() else 0.0

@@ -85,13 +85,15 @@ class Compose(Construction):
             tolerances = shares([(step.function, step.low, step.high) for step in steps], weights, request)
         else:
             tolerances = tuple(0.9 * request.eps / len(steps) / max(s, 1e-300) for s in weights)
-        pinned = {i for parts in norms.values() for i in parts}
+        pinned = {i: False for parts in norms.values() for i in parts}
+        if request.dtype == "float64":
+            pinned |= {i: True for i in forms.graded(norms, weights, request.eps)}
         shifts = forms.shifts(norms, tolerances)
         hardest = sorted(range(len(steps)), key=lambda i: tolerances[i])  # what fails is best known at once
         kinked = sum(step.function in KINKS for step in steps) > _KINKS and request.prefer != "float32"
         direct = {i for i in hardest if kinked and steps[i].function in KINKS}
         many = len(steps) > _MANY
-        found = {i: _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct) for i in hardest}
+        found = {i: _fit(steps[i], shifts[i], tolerances[i], pinned.get(i), request, many, i in direct) for i in hardest}
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
         told = [
@@ -149,9 +151,11 @@ def _require_few_fits(count: int) -> None:
 
 
 def _fit(
-    step: Step, shift: float, tolerance: float, pinned: bool, request: Request, quick: bool, many_kinks: bool
+    step: Step, shift: float, tolerance: float, pinned: bool | None, request: Request, quick: bool, many_kinks: bool
 ) -> Fit:
-    """The head (or heads), or the broken line, of one step, whose argument may be off by `shift`."""
+    """The head (or heads), or the broken line, of one step, whose argument may be off by `shift`; `pinned` if it
+    is not None, and then graded or not.
+    """
     dtype = request.dtype
     if step.is_tensor:
         return fit_tensor(step.function, step.ranges, tolerance, request)
@@ -162,7 +166,8 @@ def _fit(
             return fit_spline(*interval, tolerance, dtype=dtype)
         if many_kinks and interval[1] < 0 < interval[2]:
             return kink_fit(*interval, tolerance, dtype)
-        return fit_unary(*interval, tolerance, dtype=dtype, pinned=pinned, quick=quick, settle=single)
+        how = {"pinned": pinned is not None, "graded": bool(pinned), "quick": quick, "settle": single}
+        return fit_unary(*interval, tolerance, dtype=dtype, **how)
     except Infeasible as why:  # what the step could reach, as an eps of the whole request
         ratio = (why.nearest or {}).get("eps", 0.0) / tolerance
         raise Infeasible(str(why), {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None) from None

@@ -12,15 +12,19 @@ Near 0 an error δ of U costs √δ, but errors δ_i of the U_i only √(Σ β_i
 
 With A = (1 + θ) Σ β_i a_i + m, S = (1 + θ) √(Σ β_i σ_i²) and ρ = max ρ_i + θ (1 + max ρ_i) < 1
 
-    |û − N̂²| ≤ A + S N̂ + ρ N̂²,     |√ū − N̂| ≤ √A + S/√(1 − ρ) + ρ N̂/(2(1 − ρ)),     |N̂ − √U| ≤ D = √(Σ β_i δ_i²),
+    |û − N̂²| ≤ A + S N̂ + ρ N̂²,     |N̂ − √U| ≤ D = √(Σ β_i δ_i²),     so N̂ ≤ M = √max U + D.
 
-ū being û or 0, whichever is larger. So |g(ū) − g(U)| ≤ L (D + √A + S/√(1 − ρ) + ρ (√max U + D)/(2(1 − ρ))), L the
-largest slope of h(t) = g(t²). Also û ≥ −A − S²/(4(1 − ρ)): no argument strays further below 0.
+Let ū be û or 0, whichever is larger, A' = max(A, S²/(4(1 + ρ))), and t the positive root of (1 − ρ) t² = S t + A. Then
 
-Proof. Σ β_i σ_i |û_i| ≤ √(Σ β_i σ_i²) N̂ by Cauchy and Schwarz: the first. Above, (√A + S/2 + √(1 + ρ) N̂)² is at least
-A + S N̂ + (1 + ρ) N̂². Below, let X = √(1 − ρ) N̂ and T = √A + S/√(1 − ρ). If X ≤ T there is nothing to prove, for
-√ū ≥ 0. Else X² − (X − T)² = T (2X − T) ≥ T X ≥ A + S N̂, so û ≥ X² − A − S N̂ ≥ (X − T)². And 1 − √(1 − ρ) and
-√(1 + ρ) − 1 are at most ρ/(2(1 − ρ)). The last: (1 − ρ) N̂² − S N̂ − A is least at N̂ = S/(2(1 − ρ)).
+    |√ū − N̂| ≤ E = max(t, √(A' + S M + (1 + ρ) M²) − M, M − √max((1 − ρ) M² − S M − A, 0)),
+
+and |g(ū) − g(U)| ≤ L (D + E), L the largest slope of h(x) = g(x²). Also û ≥ −A − S²/(4(1 − ρ)): no argument strays
+further below 0.
+
+Proof. Σ β_i σ_i |û_i| ≤ √(Σ β_i σ_i²) N̂ by Cauchy and Schwarz: the first. A' + S x + (1 + ρ) x² is a square and a
+number that is not negative, so its root is convex in x, and so is that root less x: between 0 and M it is largest at an
+end, and √A' ≤ t. The root of (1 − ρ) x² − S x − A is concave for x ≥ t, so x less it is largest at t or at M; and for
+N̂ ≤ t, N̂ − √ū ≤ t. The last: (1 − ρ) x² − S x − A is least at x = S/(2(1 − ρ)).
 
 The pinned bound is read off the stored weights. Where the heads have a Taylor model about 0, that gives a and ρ there,
 and bounds of the residual divided by u² elsewhere do; what rounding adds to φ_i counts in a_i, as it may be anything
@@ -42,7 +46,7 @@ from attnfun.certify.moments import residual_bound, residual_models
 from attnfun.certify.rounding import ROUNDOFF, gamma, shell_bounds
 from attnfun.certify.view import Array, HeadView, View
 from attnfun.language import Builder, Graph, Node, precision
-from attnfun.language.enclosures import upper
+from attnfun.language.enclosures import lower, upper
 from attnfun.language.slopes import enclosed_slopes
 
 _ORDER = 18
@@ -161,7 +165,7 @@ def _least(at: Array, error: Array, reach: float) -> Pinned | None:
 
 
 def norm_shift(components: list[Component], mismatch: tuple[float, float], high: float) -> tuple[float, float] | None:
-    """(bound of |√ū − √U|, how far û may stray below 0) of the module's statement for U ≤ high and (m, θ); None where
+    """(bound D + E of |√ū − √U|, how far û may stray below 0) of the module's statement for U ≤ high and (m, θ); None where
     it does not hold.
     """
     beta = [arb(c.beta) for c in components]
@@ -173,10 +177,12 @@ def norm_shift(components: list[Component], mismatch: tuple[float, float], high:
     below = sum((b * (arb(c.pinned.a) + arb(c.extra)) for b, c in zip(beta, components, strict=True)), arb(0))
     below = below * more + arb(mismatch[0])
     slanted = sum((b * arb(c.pinned.sigma) ** 2 for b, c in zip(beta, components, strict=True)), arb(0))
-    d, s = arb(upper(squared)).sqrt(), arb(upper(slanted)).sqrt() * more
-    moved = d + arb(upper(below)).sqrt() + s / (1 - arb(rho)).sqrt()
-    moved = moved + arb(rho) * (arb(high).sqrt() + d) / (2 * (1 - arb(rho)))
-    return upper(moved), upper(below + s * s / (4 * (1 - arb(rho))))
+    d, s, a = arb(upper(squared)).sqrt(), arb(upper(arb(upper(slanted)).sqrt() * more)), arb(upper(below))
+    most, more, less = arb(upper(arb(high).sqrt() + d)), 1 + arb(rho), 1 - arb(rho)
+    first = (s + (s * s + 4 * less * a).sqrt()) / (2 * less)
+    above = (arb(max(upper(a), upper(s * s / (4 * more)))) + s * most + more * most**2).sqrt() - most
+    under = most - arb(max(lower(less * most**2 - s * most - a), 0.0)).sqrt()
+    return upper(d + arb(max(map(upper, (first, above, under))))), upper(a + s * s / (4 * less))
 
 
 def root_slope(g: Graph, high: float) -> float:

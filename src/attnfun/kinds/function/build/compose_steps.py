@@ -216,12 +216,12 @@ class Forms:
 
     def graded(self, norms: dict[int, dict[int, float]], weights: Sequence[float], eps: float) -> set[int]:
         """Squares of norms for which rounding of pinned heads of a few keys, about `_ROUNDED` of their reach under the
-        root, would move the outputs by half of eps or more.
+        root, would move the outputs by eps.
         """
         found: set[int] = set()
         for j, parts in norms.items():
             reaches = (beta * max(abs(self.steps[i].low), abs(self.steps[i].high)) ** 2 for i, beta in parts.items())
-            if _ROUNDED * weights[j] * _root_slope(self.steps[j]) * math.sqrt(sum(reaches)) > 0.5 * eps:
+            if _ROUNDED * weights[j] * _root_slope(self.steps[j]) * math.sqrt(sum(reaches)) > eps:
                 found |= parts.keys()
         return found
 

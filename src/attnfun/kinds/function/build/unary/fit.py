@@ -83,17 +83,24 @@ def fit_unary(
             fit = read(*found)
             if fit.error <= eps:
                 return fit
-    p = problem(graph, low, high, eps, dtype)
-    floor = _FLOOR[dtype] * p.span
-    if settle and eps < floor:  # no head is that accurate: all such requests are one
-        return fit_unary(graph, low, high, floor, dtype=dtype, pinned=pinned, quick=quick, settle=settle)
-    best = search(p, quick)
-    fit = read(p, best)
-    total = fit.error + best.rounding
+    if settle and _FLOOR[dtype]:
+        floor = _FLOOR[dtype] * problem(graph, low, high, eps, dtype).span
+        if eps < floor:  # no head is that accurate: all such requests are one
+            return fit_unary(graph, low, high, floor, dtype=dtype, pinned=pinned, quick=quick, settle=settle)
+    fit, rounding = _searched(graph, low, high, eps, dtype, quick)
+    total = fit.error + rounding
     if not settle and not total <= 1.0001 * eps:
-        reached = f"{fit.error:.2g} (and {best.rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
+        reached = f"{fit.error:.2g} (and {rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
         raise Infeasible(f"tangent: {reached}, not {eps:.2g}", {"eps": float(f"{1.1 * total:.2g}")})
     return fit
+
+
+@lru_cache(maxsize=64)
+def _searched(graph: Graph, low: float, high: float, eps: float, dtype: str, quick: bool) -> tuple[Fit, float]:
+    """What the general search ends with, and about what rounding costs."""
+    p = problem(graph, low, high, eps, dtype)
+    best = search(p, quick)
+    return read(p, best), best.rounding
 
 
 def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:

@@ -51,11 +51,20 @@ from attnfun.certify.aiming import aimed_points, few_aims
 from attnfun.certify.branches import decide_branches
 from attnfun.certify.extension import require_same
 from attnfun.certify.extremes import Extremes
-from attnfun.certify.norms import Component, Pinned, norm_shift, prove_pinned, root_slope
+from attnfun.certify.norms import Component, Pinned, Square, norm_shift, prove_pinned, root_slope
 from attnfun.certify.pieces import BrokenLine, beyond, block_fits, block_rounding, prove_by_pieces
 from attnfun.certify.reading import Form, Reading
 from attnfun.certify.refine import Errors, LocalOutput, LocalStep, Refinement
-from attnfun.certify.rounding import LARGEST, ROUNDOFF, form_rounding, gamma, line_bounds, product_bounds, product_fits
+from attnfun.certify.rounding import (
+    LARGEST,
+    ROUNDOFF,
+    TINY,
+    form_rounding,
+    gamma,
+    line_bounds,
+    product_bounds,
+    product_fits,
+)
 from attnfun.certify.staircase import Jump, jumps, prove_staircase
 from attnfun.certify.steps import gradient_shifts, modulus, prove_beyond, prove_line, prove_tensor, widened
 from attnfun.certify.view import Array, Bound, HeadView, LineAxis, Undecided, View, provided
@@ -91,10 +100,10 @@ class Composition:
         self.exact = dict.fromkeys(network.inputs, 0.0)  # the same in real arithmetic
         self.steps: list[dict[str, Any]] = []  # what is told of every coordinate (`_settle`)
         self.local: list[LocalStep] = []
-        self.squares: dict[str, dict[str, tuple[float, float]]] = {}  # δ and |a| m + rounding of every φ = U²
+        self.squares: dict[str, Square] = {}
         self.kinks: dict[str, dict[str, float]] = {"computed": {}, "exact": {}}  # what `extremes` adds for φ = relu(U)
         self.extremes = Extremes(self.reading)
-        self._pinned: dict[str, Pinned | None] = {}
+        self._pinned: dict[Any, Pinned | None] = {}
         self._known: dict[Any, tuple[float, str]] = {}
         self.jumps: list[Jump] = []
 
@@ -302,7 +311,7 @@ class Composition:
         g, (low, high) = self._step(label)
         if jumps(g):
             return self._jump(label, g, heads, before, (low, high), eps)
-        views, mismatch, rounding, plain, sizes = [], 0.0, 0.0, 0.0, 0.0
+        views, apart_by, mismatch, rounding, plain, sizes = [], [], 0.0, 0.0, 0.0, 0.0
         first: LineAxis | None = None
         for head in heads:
             line, nominal, off = self._query(head, before, form, (low, high))
@@ -313,6 +322,7 @@ class Composition:
             if first is None:
                 first, mismatch, plain = line, off, nominal
             dq = abs(line.w) * shift
+            apart_by.append(dq)
             reach = upper(arb(self._incoming(form.phis, self.errors)) + arb(max(off, mismatch)))  # of the first's û
             left, right = math.nextafter(low - reach, -math.inf), math.nextafter(high + reach, math.inf)
             lost, size = line_bounds(line, views[-1], left, right, self.network.dtype, dq)
@@ -325,8 +335,9 @@ class Composition:
         carried, follows = modulus(g, left, right, delta), modulus(g, left, right, still)
         below = delta
         if 0 <= left <= 1e-2 * right:  # perhaps a root of a sum of squares
-            carried, stray = self._norm(form, g, left, right, mismatch, carried, delta, "computed")
-            follows, _ = self._norm(form, g, left, right, plain, follows, delta, "exact")
+            query = heads[0], before, first
+            carried, stray = self._norm(form, g, left, right, query, mismatch, carried, delta, "computed")
+            follows, _ = self._norm(form, g, left, right, query, plain, follows, delta, "exact")
             below = stray if left >= low else below
         enough = eps * 1e-3 / self._read(label.name) if math.isfinite(eps) else 4 * rounding
         ends, strays = (low, high), (below, delta)
@@ -342,7 +353,9 @@ class Composition:
         clipped = left >= low or right <= high
         self.local.append(LocalStep(label.name, form, g, seen, ends, clipped, strays, own, exact, computed))
         if is_square(g) and not clipped:  # `norms` asks for û inside the interval of `seen`
-            self.squares[label.name] = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
+            errors = {"computed": (delta, computed.rest), "exact": (still, exact.rest)}
+            pieces = tuple(zip(views, apart_by, strict=True))
+            self.squares[label.name] = Square(seen, g, pieces, not (label.slope or label.offset), errors)
 
     def _jump(
         self, label: Label, g: Graph, heads: list[Head], before: tuple[str, ...], ends: tuple[float, float], eps: float
@@ -366,7 +379,16 @@ class Composition:
         self.jumps.append(Jump(variable, label, g, stairs, reads_all))
 
     def _norm(
-        self, form: Form, g: Graph, left: float, right: float, mismatch: float, carried: float, delta: float, kind: str
+        self,
+        form: Form,
+        g: Graph,
+        left: float,
+        right: float,
+        query: tuple[Head, tuple[str, ...], LineAxis | None],
+        mismatch: float,
+        carried: float,
+        delta: float,
+        kind: str,
     ) -> tuple[float, float]:
         """(ω, how far û may stray below `left`), the smaller of what is given and of what `norms` says of norms."""
         if not (form.phis and form.meant >= 0):
@@ -375,19 +397,45 @@ class Composition:
         for name, beta in form.phis.items():
             if name not in self.squares or not beta > 0:
                 return carried, delta
-            if name not in self._pinned:
-                step = next(s for s in self.local if s.name == name)
-                self._pinned[name] = prove_pinned(step.seen, step.unary)
-            pinned = self._pinned[name]
+            square = self.squares[name]
+            key = square.seen.bits, tuple(dq for _, dq in square.pieces), square.bare
+            if key not in self._pinned:
+                self._pinned[key] = prove_pinned(square, self.network.dtype)
+            pinned = self._pinned[key]
             if pinned is None:
                 return carried, delta
-            components.append(Component(upper(beta), pinned, *self.squares[name][kind]))
-        moved = norm_shift(components, mismatch, right)
+            shift, extra = square.errors[kind]
+            components.append(Component(upper(beta), pinned, shift, 0.0 if pinned.computed else extra))
+        graded = all(c.pinned.computed for c in components)
+        off = self._relative_mismatch(*query, form) if graded else (mismatch, 0.0)
+        moved = norm_shift(components, off, right)
         if moved is None:
             return carried, delta
         shift, below = moved
         worth = upper(arb(root_slope(g, right)) * arb(shift))
         return (worth if worth < carried else carried), min(math.nextafter(left + below, math.inf), delta)
+
+    def _relative_mismatch(
+        self, head: Head, before: tuple[str, ...], line: LineAxis | None, form: Form
+    ) -> tuple[float, float]:
+        """(m, θ): |û − Û| ≤ m + θ Σ_k |β_k s_k| for a sum Û = Σ_k β_k s_k + const of coordinates s_k, rounding included.
+
+        A sum of n products and an offset, in any order, is off by at most γ_{n+1} times the sizes of its terms, and by
+        what products lose that underflow. β_k s_k with a weight W_k/w = β_k (1 + θ_k) costs |θ_k|.
+        """
+        assert line is not None
+        axis, w = head.axes[0], arb(line.w)
+        row, offset = axis.query[0], arb(float(axis.offset[0]))
+        lost = arb(gamma(np.count_nonzero(row) + 2, self.u))
+        m, theta = abs((offset - arb(line.c)) / w - form.constant) + lost * abs(offset / w), arb(0)
+        for value, name in zip(row.tolist(), before, strict=True):
+            exact, stored = form.stream.get(name, arb(0)), arb(value) / w
+            if name in form.phis and exact > 0:
+                theta = arb(max(upper(theta), upper((abs(stored - exact) + lost * abs(stored)) / exact)))
+            elif value or not exact.is_zero():
+                m = m + (abs(stored - exact) + lost * abs(stored)) * arb(self.size[name])
+        m = m + (2 * float(np.abs(row).sum()) + len(row) + 2) * arb(TINY[self.network.dtype]) / abs(w)
+        return upper(m), upper(theta)
 
     def _read(self, name: str) -> float:
         """The largest weight with which an output reads the coordinate, or 1: it steers and proves nothing."""

@@ -179,19 +179,28 @@ def _net_models(view: View, order: int, left: float, right: float) -> Net:
 
 
 def residual_bound(
-    view: View, graph: Graph, names: tuple[str, ...], order: int, left: float, right: float, enough: float = 0.0
+    view: View,
+    graph: Graph,
+    names: tuple[str, ...],
+    order: int,
+    left: float,
+    right: float,
+    enough: float = 0.0,
+    halvings: int = 0,
 ) -> float:
     """An upper bound of max_o |f_o − net_o| on [left, right], by Taylor forms, or where those give more than `enough`
-    by the range form if it is less; infinity where neither applies.
+    by the range form if it is less; infinity where neither applies. With `halvings`, or for a large target, the
+    polynomials are bounded on halves of the interval instead.
     """
+    halvings = _HALVINGS if len(graph.nodes) > _LARGE else halvings
     net, bound = _net_models(view, order, left, right), math.inf
     models = _models(net, graph, names, order, left, right)
     if models is not None:
         bound = _largest([top + m.rest for m in models for top in _tops(m.coefficients, m.radius)])
-        if len(graph.nodes) > _LARGE and bound > enough:
+        if halvings and bound > enough:
             worst = 0.0
             for m in models:
-                top = _halved_top(m.coefficients, m.radius, max(enough, worst) - upper(m.rest))
+                top = _halved_top(m.coefficients, m.radius, max(enough, worst) - upper(m.rest), halvings)
                 worst = max(worst, _largest([arb(top) + m.rest]))
             return worst
     if bound <= enough:

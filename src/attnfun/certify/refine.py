@@ -48,6 +48,7 @@ from attnfun.language.outward import next_above, next_below
 _MODELS = 160  # Taylor models a step, at most
 _PARTS = 32  # parts of a model's interval
 _ORDER = 12
+_NARROW = 32  # times as wide, a side is halved before one that gains more
 _ARITHMETIC = {"var", "const", "neg", "add", "sub", "mul", "div", "powi", "sqrt", "abs", "relu", "max", "min"}
 _RESIDUAL, _SLOPE, _VALUE, _HEADS = range(4)
 _SLOP = 1e-13  # above the rounding of shifting a polynomial of degree < 12: some 100 operations of 2^-53
@@ -417,11 +418,15 @@ def _aim(step: LocalStep, table: Table) -> Aim:
 
 
 def _best_side(found: Array, width: Array) -> NDArray[np.intp]:
-    """The side whose halves (n, d, 2) have the smallest bounds; where no side helps by a hundredth, the widest."""
+    """The side whose halves (n, d, 2) have the smallest bounds; the widest where no side helps by a hundredth, or where
+    that one is much narrower: a little gain at every halving may hide a large one that needs several.
+    """
     one, two = found[..., 0], found[..., 1]
     score = np.maximum(one, two) + np.minimum(one, two)
     helps = score.min(axis=1) <= 0.99 * score.max(axis=1)
-    return np.where(helps, np.argmin(score, axis=1), np.argmax(width, axis=1))
+    best, widest, rows = np.argmin(score, axis=1), np.argmax(width, axis=1), np.arange(len(width))
+    helps &= width[rows, widest] <= _NARROW * width[rows, best]
+    return np.where(helps, best, widest)
 
 
 def _halves(low: Array, high: Array) -> Pair:

@@ -339,6 +339,28 @@ def line_bounds(
     return np.asarray(error * (1 + 1e-6) + lost), np.minimum(size * (1 + 1e-6) + lost, np.abs(values).max(0))
 
 
+def shell_bounds(axis: LineAxis, head: HeadView, boxes: Array, dtype: str, dq: float) -> tuple[Array, Array]:
+    """(B, c) bounds of |head computed − head| and of |head| on every one of the intervals (B, 2) of u, for a head of one
+    axis whose query may be off by dq: where a head is small, so may its rounding be.
+
+    `line_bounds` counts 2^−59 of the spread for what the local route drops and for products that underflow where the
+    largest logit is not subtracted. Here a head that has windows has no bound, and products that underflow lose η each,
+    over a denominator of e^l at least, l the largest logit: some key has l ≥ least on the whole interval.
+    """
+    if local_plan(head.head, dtype) is not None:
+        nothing = np.full((len(boxes), head.values.shape[1]), math.inf)
+        return nothing, nothing
+    n, spread = axis.size, head.values.max(0) - head.values.min(0)
+    rows = max(1, 500_000 // n)
+    found = [_on_boxes(axis, head, boxes[i : i + rows], dtype, dq, 0.0)[:2] for i in range(0, len(boxes), rows)]
+    bound, size = (np.concatenate(part) for part in zip(*found, strict=True))
+    ends = (axis.w * boxes + axis.c)[:, :, None] * axis.slopes + axis.biases
+    least = np.minimum(ends.min(axis=1).max(axis=1), 0.0) * (1 + 1e-6) - 1.0 - np.abs(axis.slopes).min() * dq
+    with np.errstate(over="ignore"):
+        lost = 4 * (n + 4) * TINY[dtype] * np.exp(-least)[:, None] + 2 * n * VANISH[dtype] * spread
+    return np.asarray(bound * (1 + 1e-6) + lost), np.asarray(size * (1 + 1e-6) + lost)
+
+
 def _on_boxes(
     axis: LineAxis, head: HeadView, boxes: Array, dtype: str, fixed: float, relative: float
 ) -> tuple[Array, Array, Array, Array]:

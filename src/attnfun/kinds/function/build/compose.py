@@ -43,6 +43,7 @@ from attnfun.language.factored import factored
 from attnfun.language.relu_units import read_units
 from attnfun.network import Head, Label, Labels, Layer, Network, ReluBlock
 
+_LENT = 4  # times its share of eps that a step may miss: near what float64 holds, others do not use theirs
 _MANY = 32  # steps from which on the first size that works is taken for each
 _KINKS = 12  # steps that are relu or abs, from which on their keys are known without a search
 _MOST_STEPS, _MOST_FITS = 20_000, 64  # steps, and different ones among them
@@ -97,7 +98,9 @@ class Compose(Construction):
             tolerances = tuple(0.9 * request.eps / len(steps) / max(s, 1e-300) for s in weights)
         if len(steps) > _MANY:
             tolerances = tuple(_GRID ** math.floor(math.log(t, _GRID)) for t in tolerances)
-        pinned = {i for parts in norms.values() for i in parts}
+        pinned = {i: False for parts in norms.values() for i in parts}
+        if request.dtype == "float64":
+            pinned |= {i: True for i in forms.graded(norms, weights, request.eps)}
         shifts = forms.shifts(norms, tolerances)
         hardest = sorted(range(len(steps)), key=lambda i: tolerances[i])  # what fails is best known at once
         kinked = sum(step.function in KINKS for step in steps) > _KINKS and request.prefer != "float32"
@@ -108,7 +111,7 @@ class Compose(Construction):
                 steps[i].function, steps[i].low, steps[i].high, fronts.widths[i], tolerances[i], request.dtype
             )
             if steps[i].jumps
-            else _fit(steps[i], shifts[i], tolerances[i], i in pinned, request, many, i in direct)
+            else _fit(steps[i], shifts[i], tolerances[i], pinned.get(i), request, many, i in direct)
             for i in hardest
         }
         fits = tuple(found[i] for i in range(len(steps)))
@@ -177,9 +180,11 @@ def _require_few_fits(count: int, variables: int) -> None:
 
 
 def _fit(
-    step: Step, shift: float, tolerance: float, pinned: bool, request: Request, quick: bool, many_kinks: bool
+    step: Step, shift: float, tolerance: float, pinned: bool | None, request: Request, quick: bool, many_kinks: bool
 ) -> Fit:
-    """The head (or heads), or the broken line, of one step, whose argument may be off by `shift`."""
+    """The head (or heads), or the broken line, of one step, whose argument may be off by `shift`; `pinned` if it
+    is not None, and then graded or not.
+    """
     dtype = request.dtype
     if step.is_tensor:
         return fit_tensor(step.function, step.ranges, tolerance, request)
@@ -190,10 +195,17 @@ def _fit(
             return fit_spline(*interval, tolerance, dtype=dtype)
         if many_kinks and interval[1] < 0 < interval[2]:  # past its interval a head is level, and a kink is not
             return kink_fit(interval[0], interval[1] - 2 * shift, interval[2] + 2 * shift, tolerance, dtype)
-        return fit_unary(*interval, tolerance, dtype=dtype, pinned=pinned, quick=quick, settle=single)
+        how = {"pinned": pinned is not None, "graded": bool(pinned), "quick": quick, "settle": single}
+        return fit_unary(*interval, tolerance, dtype=dtype, **how)
     except Infeasible as why:  # what the step could reach, as an eps of the whole request
         ratio = (why.nearest or {}).get("eps", 0.0) / tolerance
-        raise Infeasible(str(why), {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None) from None
+        if 1 < ratio <= _LENT and request.realise == "attention" and pinned is None:
+            return fit_unary(*interval, tolerance, dtype=dtype, quick=quick, settle=True)
+        text = step.function.text(step.function.outputs[0], 60)
+        where = f"compose: the step {text} on [{step.low:.4g}, {step.high:.4g}] may be off by {tolerance:.2g}"
+        raise Infeasible(
+            f"{where} ({why})", {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None
+        ) from None
 
 
 def build(request: Request, program: Forms, fits: Sequence[Fit], key_names: str = "") -> Network:

@@ -99,6 +99,7 @@ def steps_of(finished: Finished, request: Request) -> tuple[Step, ...]:
 # ---------------------------------------------------------------- affine forms in floats
 
 
+_ROUNDED = 1.8e-7  # the root of 12 roundings of values of size 24
 T = TypeVar("T", float, Fraction)
 Form = tuple[dict[str | int, T], T]  # coefficients by variable and by index of a step, and a constant
 
@@ -233,6 +234,17 @@ class Forms:
                 for i, size in self.read(argument).items():
                     weight[i] += size * slope
         return weight
+
+    def graded(self, norms: dict[int, dict[int, float]], weights: Sequence[float], eps: float) -> set[int]:
+        """Squares of norms for which rounding of pinned heads of a few keys, about `_ROUNDED` of their reach under the
+        root, would move the outputs by eps.
+        """
+        found: set[int] = set()
+        for j, parts in norms.items():
+            reaches = (beta * max(abs(self.steps[i].low), abs(self.steps[i].high)) ** 2 for i, beta in parts.items())
+            if _ROUNDED * weights[j] * _root_slope(self.steps[j]) * math.sqrt(sum(reaches)) > eps:
+                found |= parts.keys()
+        return found
 
     def shifts(self, norms: dict[int, dict[int, float]], tolerances: tuple[float, ...]) -> list[float]:
         """How far the (first) argument of each step may be off: tolerances carried forward by the largest slopes.

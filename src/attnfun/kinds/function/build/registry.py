@@ -36,6 +36,8 @@ class Choice:
 def choose(request: Request, method: str, without: frozenset[str] = frozenset()) -> Choice:
     """Plan `method`, or with "auto" all of them but `without`.
 
+    Where none fits, Infeasible says why; where a larger eps would do, why the one that comes nearest is not as good.
+
     The best first: fewest keys, then layers, then a size that no proof will raise, then smallest values, or as
     `prefer` says.
     """
@@ -51,6 +53,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
     nearest: Mapping[str, Any] | None = None
+    closest = ""  # the reason of the construction whose eps is nearest
     for name in names:
         try:
             plan = CONSTRUCTIONS[name].plan(_below(request, plans))
@@ -58,19 +61,21 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
             request = replace(request, refused=(*request.refused, name))
             reasons[name] = str(why)
             offered = [one for one in (nearest, why.nearest) if one]
-            nearest = min(offered, key=lambda one: one.get("max_keys", math.inf), default=None)
+            nearest = min(offered, key=lambda one: (one.get("max_keys", math.inf), one.get("eps", 0.0)), default=None)
+            closest = str(why) if nearest is not None and nearest is why.nearest and "eps" in nearest else closest
             continue
         what = ("blocks", "units") if request.realise == "mlp" else ("heads", "keys")
         reasons[name] = f"{name}: layers {plan.layers}, {what[0]} {plan.heads}, {what[1]} {plan.keys:,}"
         over = _over_limits(request, plan)
         if over:
             reasons[name] += f", over {', '.join(over)}"
-            nearest = {"method": name, **over}
+            nearest, closest = {"method": name, **over}, ""
             continue
         plans.append((CONSTRUCTIONS[name], plan))
         if plan.keys == 0 or plan.settles:
             break  # nothing is smaller, or worth the time
-    feasible(plans, "; ".join(reasons.values()), nearest)
+    named = closest if nearest is not None and "eps" in nearest else ""
+    feasible(plans, named or "; ".join(reasons.values()), nearest)
     plans.sort(key=lambda item: _order(request, item[1]))
     return Choice(tuple(plans), reasons)
 

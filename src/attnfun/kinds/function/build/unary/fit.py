@@ -13,6 +13,11 @@ absolute error δ of the squares would cost √δ.
 Three keys of weights (1, 10, 1) cancel the fourth order, so their error is ∝ τ⁴ at values ≈ 12/τ²; five keys reach 1e−6
 with values of 40.
 
+**Graded squares.** L(u) + L(−u), L a ladder for max(u, 0)², u → (keys k_j = e^{y_j}/reach, weights ∝ k_j^α e^{−k_j u},
+values about (α−1)(α−2)/k_j²). The values of a square by a few keys are of size 10, so near 0 rounding is 1e−15 of them;
+those of a ladder are as small as what it computes, and so is its rounding: |head − u²| ≤ a + σ |u| + ρ u² also as it is
+computed, √a and σ of the size of ρ·reach. About ln(1/ρ)² / 10 keys a side, and some more.
+
 Failure mode: values of at most 100 (float32: 25) times the range hold the relative error above about 1e−10 (1e−5).
 """
 
@@ -44,12 +49,14 @@ def fit_unary(
     *,
     dtype: str = "float64",
     pinned: bool = False,
+    graded: bool = False,
     quick: bool = False,
     settle: bool = False,
 ) -> Fit:
     """Heads for the first output of `graph`, a function of one variable, on [low, high], within eps on dense points.
 
-    `pinned`, for a multiple of u² on an interval about 0: |head − u²| ≤ a + ρ u² with a far below eps (see above).
+    `pinned`, for a multiple of u² on an interval about 0: |head − u²| ≤ a + ρ u² with a far below eps (see above);
+    `graded`, the same to a far below eps² as it is computed, by more keys.
     `quick` takes the first size that works instead of the smallest. Raises Infeasible with the error that was reached
     if eps was missed, but with `settle` returns the fit of least cost (error and rounding); deterministic.
     """
@@ -64,6 +71,10 @@ def fit_unary(
         if form is None or form.op != "powi" or form.power != 2 or form.c != 0 or form.slope != 0:
             raise Infeasible("tangent: only a multiple of u**2 can be pinned at 0")
         scale = form.scale * form.w * form.w
+        if graded:
+            ladder, heights = graded_square(max(abs(low), abs(high)), eps / abs(scale))
+            sides = (head_of(replace(ladder, w=side), scale * heights, dtype) for side in (1.0, -1.0))
+            return _measured(graph, tuple(sides), 0.0, form.offset, low, high, dtype)
         keys_, values_ = pinned_square(max(abs(low), abs(high)), eps / abs(scale), dtype)
         return _measured(graph, (head_of(keys_, scale * values_, dtype),), 0.0, form.offset, low, high, dtype)
     if form is not None:
@@ -72,27 +83,28 @@ def fit_unary(
             fit = read(*found)
             if fit.error <= eps:
                 return fit
-    p = problem(graph, low, high, eps, dtype)
-    floor = _FLOOR[dtype] * p.span
-    if settle and eps < floor:  # no head is that accurate: all such requests are one
-        return fit_unary(graph, low, high, floor, dtype=dtype, pinned=pinned, quick=quick, settle=settle)
-    best = search(p, quick)
-    fit = read(p, best)
+    if settle and _FLOOR[dtype]:
+        floor = _FLOOR[dtype] * problem(graph, low, high, eps, dtype).span
+        if eps < floor:  # no head is that accurate: all such requests are one
+            return fit_unary(graph, low, high, floor, dtype=dtype, pinned=pinned, quick=quick, settle=settle)
+    fit, rounding = _searched(graph, low, high, eps, dtype, quick)
     for share in _SHARES:  # more points see a little more than those of the search
-        if settle or not 1.0001 * eps < fit.error + best.rounding <= 1.1 * eps:
+        if settle or not 1.0001 * eps < fit.error + rounding <= 1.1 * eps:
             break
-        p = problem(graph, low, high, share * eps, dtype)
-        best = search(p, quick)
-        fit = read(p, best)
-    total = fit.error + best.rounding
-    if not settle and 1.0001 * eps < total <= 1.1 * eps:  # the points looked at in the end lie closer than the search's
-        best = search(replace(p, eps=0.9 * eps), quick)
-        fit = read(p, best)
-        total = fit.error + best.rounding
+        fit, rounding = _searched(graph, low, high, share * eps, dtype, quick)
+    total = fit.error + rounding
     if not settle and not total <= 1.0001 * eps:
-        reached = f"{fit.error:.2g} (and {best.rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
+        reached = f"{fit.error:.2g} (and {rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
         raise Infeasible(f"tangent: {reached}, not {eps:.2g}", {"eps": float(f"{1.1 * total:.2g}")})
     return fit
+
+
+@lru_cache(maxsize=64)
+def _searched(graph: Graph, low: float, high: float, eps: float, dtype: str, quick: bool) -> tuple[Fit, float]:
+    """What the general search ends with, and about what rounding costs."""
+    p = problem(graph, low, high, eps, dtype)
+    best = search(p, quick)
+    return read(p, best), best.rounding
 
 
 def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:
@@ -132,6 +144,59 @@ def _stored(pieces: tuple[Head, ...], slope: float, offset: float, u: Array, f: 
     slope, offset = (float(rounded(np.array(v), dtype)) for v in (slope, offset))
     fit = Fit(pieces, slope, offset)
     return replace(fit, error=float(np.abs(fit(u) - f).max()))
+
+
+_SLANT, _FLAT = 0.25, 0.125  # of ρ·reach: σ, and √a
+_DECAY = 3.0  # α
+_PAST, _THINNING = 1.0, 0.03  # e-folds of keys past the reach; how much their distance grows with every e-fold
+_FINE = 48  # distances that are tried, each a little smaller
+
+
+def graded_square(reach: float, eps: float) -> tuple[Keys, Array]:
+    """Keys and values of a one-sided ladder for u² (u > 0; 0 for u < 0) within a + σ|u| + ρu², ρ = eps/reach²."""
+    rho = eps / reach**2
+    depth = math.log(1 / (_FLAT * rho))
+    most = math.inf
+    for step in 0.6 * 0.96 ** np.arange(_FINE):
+        y = [-_PAST]
+        while y[-1] < depth:
+            y.append(y[-1] + step * (1 + _THINNING * max(y[-1], 0.0)))
+        slopes, biases = -np.exp(y) / reach, _DECAY * np.array(y) + np.log(np.gradient(y))
+        keys = Keys(1.0, 0.0, slopes, biases).stored("float64")
+        if not _ripples(step) < rho:
+            continue
+        heights, error = _graded_values(keys, np.array(y), rho, reach)
+        most = min(most, error)
+        if error <= 1:
+            return keys, heights
+    raise Infeasible(f"tangent: a graded square reached {most:.2g} times the relative error {rho:.2g}")
+
+
+def _ripples(step: float) -> float:
+    """About the relative error of a ladder of equal steps, on the low side."""
+    return math.exp(-(math.pi**2) / step) * (2 * math.pi / step) ** (_DECAY - 0.5) / 4
+
+
+def _graded_values(keys: Keys, y: Array, rho: float, reach: float) -> tuple[Array, float]:
+    """Values, and the largest error in units of a + σ|u| + ρu² on dense points, reweighted as in `search.finish`."""
+    at = np.exp(-np.linspace(-0.0, y[-1] + 4, 24 * len(y)))
+    u = np.concatenate([[0.0], at, 1 - np.geomspace(1e-4, 0.5, 40), -at[::6]])
+    f, allowed = np.maximum(u, 0.0) ** 2, rho * (u**2 + _SLANT * np.abs(u) + _FLAT**2 * rho)
+    weights = keys.weights(u * reach)
+    usual = (_DECAY - 1) * (_DECAY - 2) * np.exp(-2 * y)
+    columns, short = weights * (usual / allowed[:, None]), (f - weights @ usual) / allowed
+    weight, best, error = np.full(len(u), 1 / math.sqrt(len(u))), usual, math.inf
+    ridge = np.eye(len(y)) * 0.03
+    for _ in range(8):
+        system = np.concatenate([columns * weight[:, None], ridge])
+        x = least_squares(system, np.concatenate([short * weight, np.zeros(len(y))])).x
+        heights = usual * (1 + x)
+        off = np.abs(f - weights @ heights) / allowed
+        if off.max() < error:
+            best, error = heights, float(off.max())
+        weight = weight * np.sqrt(0.1 + 0.9 * off / off.max())
+        weight /= math.sqrt(float(weight @ weight))
+    return best * reach**2, error
 
 
 _STEPS = 80

@@ -165,7 +165,7 @@ def search(p: Problem, quick: bool) -> Candidate:
         return best[1]
     feasible(not many, f"tangent: {len(p.kinks)} kinks, for which {MOST} keys are not enough at {p.eps:.2g}")
     nearest = _nearest(p, families)
-    return tuned if tuned is not None and p.dtype == "float32" and tuned.cost < nearest.cost else nearest
+    return tuned if tuned is not None and tuned.cost < nearest.cost else nearest
 
 
 def _first_untuned(p: Problem, families: list[Layout]) -> tuple[int, Candidate] | None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, NotAnalytic, run, static
+from attnfun.language.table import on_arrays
 
 Array = npt.NDArray[Any]
 _quiet: Final = np.errstate(all="ignore")
@@ -144,6 +145,7 @@ class ArrayAlgebra(Algebra[Array]):
 
     abs, sign, max, min = map(_real, ("abs", "sign", "max", "min"), (np.abs, np.sign, np.maximum, np.minimum))
     relu = _real("relu", lambda x: np.maximum(x, np.zeros((), x.dtype)))
+    table = on_arrays
 
     @_quiet
     def _special(self, name: str, x: Array) -> Array:

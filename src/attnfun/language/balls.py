@@ -25,6 +25,7 @@ import numpy.typing as npt
 from attnfun.language.enclosures import NAN, ONE, ZERO, Ball, above, arb, exact, lift, span
 from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, run, static
+from attnfun.language.table import on_balls
 
 _THIN_BITS = 30
 
@@ -356,6 +357,7 @@ class BallAlgebra(Algebra[Ball]):
 
         return lift(value)(x)
 
+    table = on_balls
     sin, cos, tan, cosh, abs, sign, relu = map(_method, (_sin, _cos, _tan, _cosh, _abs, _sign, _relu))
     atan, sinh, log, log1p = map(_method, map(_monotone, map(methodcaller, ("atan", "sinh", "log", "log1p"))))
     tanh = _method(_monotone(lambda x: x.tanh(), floor=-ONE, ceiling=ONE))

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra
+from attnfun.language.table import on_duals
 
 T = TypeVar("T")
 _ZERO, _QUARTER, _HALF, _ONE, _TWO = Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2)
@@ -202,6 +203,8 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
     sign = _smooth("sign", lambda b, x, value: b.div(b.constant(_ZERO), x))
 
     # --- kinks ---
+
+    table = on_duals
 
     def abs(self, x: Dual[T]) -> Dual[T]:
         base = self.base

@@ -8,6 +8,7 @@ operations are therefore equal as values.
     nullary  const (value: Fraction)   var (value: name)   pi   e
     unary    neg, the functions of UNARY, powi (value: int), powr (value: Fraction that is no integer)
     binary   add sub mul div max min, pow (x**y with a y that is no rational constant)
+    tables   table (value: Table), numbers on a grid and what joins them, of as many arguments as the grid has axes
     derived  ratio (value: Ratio), a quotient continued to a point where both sides vanish; unary, never read or written
 
 Failure modes: a constant outside [1e-300, 1e300], a division by the constant zero, an exponent above 1000 or a graph
@@ -28,6 +29,7 @@ from typing import Any, Final
 
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.language.brief import Brief
+from attnfun.language.table import Table
 
 FUNCTIONS: Final = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log1p", "expm1", "sqrt",
@@ -36,9 +38,9 @@ FUNCTIONS: Final = (
 NULLARY: Final = frozenset({"const", "var", "pi", "e"})
 UNARY: Final = frozenset({"neg", "powi", "powr", "ratio", *FUNCTIONS})
 BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", "max", "min"})
-NOT_ANALYTIC: Final = frozenset({"abs", "sign", "relu", "max", "min"})
+NOT_ANALYTIC: Final = frozenset({"abs", "sign", "relu", "max", "min", "table"})
 PARTIAL: Final = frozenset({"tan", "asin", "acos", "log", "log1p", "sqrt", "sign", "powr", "pow", "ratio"})
-OPS: Final = (NULLARY | UNARY | BINARY) - {"ratio"}
+OPS: Final = (NULLARY | UNARY | BINARY | {"table"}) - {"ratio"}
 
 MAX_NODES: Final = 200_000
 MAX_OUTPUTS: Final = 1_000
@@ -100,8 +102,15 @@ class Ratio:
     derivative: int = 0
 
 
-Value = Fraction | int | str | Ratio | None
-_CARRIED: Final[dict[str, type]] = {"powi": int, "powr": Fraction, "ratio": Ratio}
+Value = Fraction | int | str | Ratio | Table | None
+_CARRIED: Final[dict[str, type]] = {"powi": int, "powr": Fraction, "ratio": Ratio, "table": Table}
+
+
+def _arity(op: str, value: object) -> int:
+    """How many arguments an operation takes; -1 for what is none."""
+    if op == "table":
+        return value.dim if isinstance(value, Table) else -1
+    return 0 if op in NULLARY else 1 if op in UNARY else 2 if op in BINARY else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +209,7 @@ class Graph(Brief):
             if node.args:
                 row.append(list(node.args))
             if node.value is not None:
-                row.append(str(node.value) if isinstance(node.value, Fraction) else node.value)
+                row.append(_written(node.value))
             rows.append(row)
         return [*rows, ["out", list(self.outputs)]]
 
@@ -218,18 +227,18 @@ class Graph(Brief):
             if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
                 raise bad(f"row {i} is no operation")
             op: str = row[0]
-            arity = 0 if op in NULLARY else 1 if op in UNARY else 2
-            has_value = op in ("const", "var", "powi", "powr")
-            if len(row) != 1 + (arity > 0) + has_value:
+            has_value = op in ("const", "var", "powi", "powr", "table")
+            if len(row) != 1 + (op not in NULLARY) + has_value:
                 raise bad(f"row {i} ({op}) has the wrong length")
-            args = _indices(row[1] if arity else [], i)
-            if args is None or len(args) != arity:
-                raise bad(f"row {i} ({op}) must use {arity} earlier rows")
             value: Value = None
             if has_value:
                 value = _value(op, row[-1])
                 if value is None:
                     raise bad(f"row {i} ({op}) carries a value it cannot have")
+            arity = _arity(op, value)
+            args = _indices(row[1] if arity else [], i)
+            if args is None or len(args) != arity:
+                raise bad(f"row {i} ({op}) must use {arity} earlier rows")
             nodes.append(Node(op, args, value))
         last = data[-1]
         if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
@@ -292,7 +301,7 @@ class Builder:
         if op in ("powi", "powr"):
             assert isinstance(value, Fraction | int)
             return self._power(args[0], value if type(value) is Fraction else Fraction(value))
-        if op == "ratio":
+        if op in ("ratio", "table"):
             return self._store(Node(op, args, value))
         if op == "div" and constants[1] == 0:
             raise InvalidRequest("division by zero")
@@ -443,7 +452,7 @@ def _check_constant(value: Fraction) -> None:
 
 
 def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> None:
-    arity = 0 if op in NULLARY else 1 if op in UNARY else 2 if op in BINARY else -1
+    arity = _arity(op, value)
     if arity < 0:
         raise ValueError(f"unknown operation {op!r}")
     if len(args) != arity or (args and not 0 <= min(args) <= max(args) < count):
@@ -523,7 +532,8 @@ def _text(nodes: Sequence[Node], index: int, limit: int) -> str:
             sign, precedence, left, right = _INFIX[op]
             text = side(args[0], left) + sign + side(args[1], right)
         else:
-            text, precedence = f"{op}({', '.join(texts[arg][0] for arg in args)})", _ATOM
+            name = node.value.name if isinstance(node.value, Table) else op
+            text, precedence = f"{name}({', '.join(texts[arg][0] for arg in args)})", _ATOM
         texts[i] = (text[: limit + 1], precedence)
     text = texts[index][0]
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
@@ -568,7 +578,16 @@ def _indices(row: object, below: int) -> tuple[int, ...] | None:
     return tuple(row) if good else None
 
 
+def _written(value: Value) -> Any:
+    """What a node carries, as JSON."""
+    if isinstance(value, Table):
+        return value.to_json()
+    return str(value) if isinstance(value, Fraction) else value
+
+
 def _value(op: str, item: object) -> Value:
+    if op == "table":
+        return Table.from_json(item)
     if op == "var":
         return item if isinstance(item, str) and is_name(item) else None
     if op == "powi":

@@ -28,13 +28,14 @@ def _not_analytic(op: str) -> Callable[..., Any]:
 
 class Algebra(Generic[T]):
     """What every operation of the graph means for values of type T: a method of the operation's name (`graph` lists
-    them), of one or two values; `powi`, `powr` and `ratio` of a value and what the node carries; `pi` and `e` of none.
+    them), of one or two values; `powi`, `powr`, `ratio` and `table` of values and what the node carries; `pi` and `e`
+    of none.
 
     What stands here is for values that compute by operators and have no order. Shapes broadcast where T has shapes.
     """
 
     add, sub, mul, neg = map(static, (operator.add, operator.sub, operator.mul, operator.neg))
-    abs, sign, relu, max, min = map(_not_analytic, ("abs", "sign", "relu", "max", "min"))
+    abs, sign, relu, max, min, table = map(_not_analytic, ("abs", "sign", "relu", "max", "min", "table"))
 
     def constant(self, value: Fraction, /) -> T:
         raise NotImplementedError
@@ -98,5 +99,5 @@ def step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[
     if op == "const":
         assert isinstance(value, Fraction)
         return algebra.constant(value)
-    result = getattr(algebra, op)(values[args[0]], value)
+    result = getattr(algebra, op)(*(values[a] for a in args), value)
     return result

@@ -28,6 +28,7 @@ from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra, power_by_squaring
 from attnfun.language.numbers import above, below
 from attnfun.language.outward import next_above, next_below
+from attnfun.language.table import on_intervals
 
 Floats = npt.NDArray[np.float64]
 LIBM_ULPS = 4
@@ -301,6 +302,8 @@ class IntervalAlgebra(Algebra[Interval]):
 
     def sign(self, x: Interval) -> Interval:
         return Interval(np.sign(x.lo), np.sign(x.hi))
+
+    table = on_intervals
 
     def relu(self, x: Interval) -> Interval:
         return Interval(np.maximum(x.lo, 0.0), np.maximum(x.hi, 0.0))

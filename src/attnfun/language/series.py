@@ -37,6 +37,7 @@ from attnfun.language.complex_balls import ComplexBallAlgebra
 from attnfun.language.enclosures import LOCK, ONE, ZERO, Ball, arb, exact
 from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra, NotAnalytic
+from attnfun.language.table import on_series
 
 Series = Any  # flint.arb_series, flint.acb_series
 _HALF = Fraction(1, 2)
@@ -238,6 +239,8 @@ class SeriesAlgebra(Algebra[Series]):
         """Coefficients of (1 - (c+h)^2)^(-1/2)."""
         slope = self.powr(self._series([1 - self.balls.powi(c, 2), -2 * c, -ONE]), -_HALF)
         return [slope[k] for k in range(self.order)]
+
+    table = on_series
 
     def abs(self, x: Series) -> Series:
         return x if self._positive("abs", x[0]) else -x

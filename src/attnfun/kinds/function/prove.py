@@ -20,6 +20,7 @@ from attnfun.certify.extension import require_extension
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.rounding import hypotheses, rounding_bound
+from attnfun.certify.tables import prove_by_tables, tables_of
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Bound, Undecided, View, provided, view
 from attnfun.certify.witness import best_witness, computed_witness, worst_points
@@ -135,11 +136,14 @@ def _bound_and_rounding(
         "affine": partial(prove_by_affine, seen, function),  # its witness is a point: an L^p norm drops it below
     }
     if graph is not None:
+        tables = tables_of(graph, names)
+        if tables is not None:
+            methods["tables"] = partial(prove_by_tables, seen, tables, graph, names, goal, starts)
         methods["nodes"] = partial(prove_by_nodes, seen, graph, names, estimate, goal)
         methods["moments"] = partial(prove_by_moments, seen, graph, names, estimate, goal, starts, stop)
     best: Bound | None = None
     reasons = []
-    for name in _order(seen, graph, norm):
+    for name in [*("tables",) * ("tables" in methods), *_order(seen, graph, norm)]:
         say(f"proof by {name}")
         try:
             bound = methods[name]()

@@ -16,10 +16,14 @@ from attnfun.kinds.function.build.interpolation import Interpolation
 from attnfun.kinds.function.build.partition import Partition
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import ReluNetwork
+from attnfun.kinds.function.build.table import TableHead
 from attnfun.kinds.function.build.tangent import Tangent
 from attnfun.language.numbers import one_of
 
-_ALL: tuple[type[Construction], ...] = (Affine, ReluNetwork, Tangent, Compose, Bernstein, Interpolation, Partition)
+_ALL: tuple[type[Construction], ...] = (
+    *(Affine, ReluNetwork, TableHead, Tangent),
+    *(Compose, Bernstein, Interpolation, Partition),
+)
 CONSTRUCTIONS = {made.name: made() for made in _ALL}
 
 

@@ -1,0 +1,157 @@
+"""table: numbers on a grid, joined by lines or cubics, by one head: in one to three variables.
+
+| symbol | meaning |
+| --- | --- |
+| H_i, Z | the table's functions of an axis, its numbers: f = Z·(H ⊗ … ⊗ H) |
+| p(x), A | softmax weights of an axis' keys; a matrix with p(x)·A ≈ H(x) |
+
+Statement. A piecewise linear or cubic function of one variable is within ε of one head, of a few keys a piece
+(`table_keys`): two for a line, three or four for a cubic. The tensor product of such functions is one product head with
+the values V = Z·(Aᵀ ⊗ … ⊗ Aᵀ): each axis repeats the same piece by piece.
+Source: the max-affine partition of `partition`, with pairs of keys of nearly one slope in place of a constant in each cell.
+Construction. Pieces and keys of each axis for all its columns, then V from f at the product of the pieces' points, one
+axis after the other. The error is sampled, and what is asked of the axes is changed until it fits.
+Size: keys of one variable times those of the others. Smooth data need far fewer than their knots.
+Bound: *tables*, from the stored weights.
+Failure mode: rounding. Slopes of keys add up to the changes of the data's slope over ε; noisy data of many points at a
+small ε are refused with the ε that can be met.
+Example: af.compile(af.table([0, 1, 3], [0.0, 2.0, 1.0]), eps=1e-3).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from attnfun.certify.tables import tables_of
+from attnfun.errors import Infeasible, feasible
+from attnfun.kinds.function.build.plan import Construction, Plan, Request, admitting
+from attnfun.kinds.function.build.table_keys import Array, AxisKeys, Columns, fit_axis
+from attnfun.language.table import Table, control_points
+from attnfun.network import Axis, Head, Network, rounded
+
+_TRIES = 8
+_ROOM = 0.97  # of eps, for what sampling misses
+_FIBRES = 48  # lines parallel to an axis that its keys are fitted to, at most
+_SAMPLES = 40_000
+_COARSER = (2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6)
+
+
+class TableHead(Construction):
+    name = "table"
+    summary = "one head of a few keys a piece: numbers on a grid, joined by lines or cubics"
+
+    def plan(self, request: Request) -> Plan:
+        graph = request.expression("table: a black box is no table")
+        tables = tables_of(graph, request.function.box.names)
+        if tables is None:
+            raise Infeasible("table: the target is no table of its variables")
+        try:
+            keys, values, error = _fitted(request, tables, request.eps)
+        except Infeasible as why:
+            raise Infeasible(str(why), _nearest(request, tables)) from None
+        count = int(np.prod([len(axis.slopes) for axis in keys]))
+        why = f"table: {count:,} keys are needed, more than {request.max_keys:,}"
+        feasible(count <= request.max_keys, why, admitting(count))
+        story: dict[str, Any] = {"pieces": [len(axis.edges) - 1 for axis in keys], "keys a piece": [a.size for a in keys]}
+        size = float(np.abs(values).max())
+        story |= {"largest value": size, "sampled error": error}
+        return Plan(self.name, count, 1, 1, len(keys) + 1, size, (keys, values), story, settles=True)
+
+    def build(self, request: Request, plan: Plan) -> Network:
+        (keys, values), axes = plan.data, []
+        for k, one in enumerate(keys):
+            query = np.zeros((1, len(keys)))
+            query[0, k] = one.w
+            axes.append(Axis(query, np.array([one.offset]), one.slopes[:, None], one.biases))
+        names = ", ".join(f"key {{{k}}} of {name}" for k, name in enumerate(request.function.box.names))
+        writes = tuple(f"head {o}" for o in request.function.outputs)
+        return request.network_of(Head("table", tuple(axes), rounded(values, request.dtype), writes, names))
+
+
+def _nearest(request: Request, tables: list[Table]) -> dict[str, float] | None:
+    """The next larger eps of a short list that can be met."""
+    for factor in _COARSER:
+        try:
+            _fitted(request, tables, factor * request.eps)
+        except Infeasible:
+            continue
+        return {"eps": float(f"{1.05 * factor * request.eps:.2g}")}
+    return None
+
+
+def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[AxisKeys], Array, float]:
+    """Keys of every axis, values (keys, …, outputs), and the sampled error."""
+    box, share = request.function.box, 1.0
+    lines = [_fibres(tables, k) for k in range(box.dim)]
+    for _ in range(_TRIES):
+        keys = [
+            fit_axis(columns, knots, low, high, share * eps / box.dim, request.dtype)
+            for columns, knots, low, high in zip(lines, tables[0].knots, box.low, box.high, strict=True)
+        ]
+        values = _values(tables, keys)
+        error = _sampled(tables, keys, values)
+        if error <= _ROOM * eps:
+            return keys, values, error
+        share *= max(0.5, 0.9 * eps / error)
+    raise Infeasible(f"table: no keys within eps={eps:.3g} of the data were found")
+
+
+def _fibres(tables: list[Table], k: int) -> Columns:
+    """Functions of variable k alone: the tables along it, at some control points of the others."""
+    rows = []
+    for table in tables:
+        out, place = table.jets, 0
+        for i, t in enumerate(table.knots):
+            if i != k:
+                out = control_points(out, place, t, -1.0)
+            place += 1 + (i == k)
+        r = table.jets.shape[2 * k + 1]
+        row = np.moveaxis(out, (k, k + 1), (0, 1)).reshape(len(table.knots[k]), r, -1)
+        keep = np.unique(np.linspace(0, row.shape[-1] - 1, max(2, _FIBRES // len(tables))).round().astype(int))
+        rough = np.argsort(np.abs(np.diff(row[:, 0], 2, axis=0)).sum(axis=0))[-4:]
+        rows.append(row[..., np.union1d(keep, rough)])
+    jets = np.concatenate(rows, axis=-1)
+    knots, r = tables[0].knots[k], jets.shape[1]
+    lines = [Table((knots,), jets[..., c]) for c in range(jets.shape[-1])]
+    return lambda x: np.stack([line.at(x) for line in lines], axis=1)
+
+
+def _values(tables: list[Table], keys: list[AxisKeys]) -> Array:
+    """V: the tables at the product of the pieces' points, and each axis' groups inverted in turn."""
+    grid = np.meshgrid(*(axis.nodes.ravel() for axis in keys), indexing="ij")
+    out = np.stack([table.at(*grid) for table in tables], axis=-1)
+    for k, axis in enumerate(keys):
+        rows = np.moveaxis(out, k, 0)
+        at_nodes = rows.reshape(*axis.nodes.shape, -1)
+        out = np.moveaxis(axis.values(at_nodes).reshape(rows.shape), 0, k)
+    return out
+
+
+def _sampled(tables: list[Table], keys: list[AxisKeys], values: Array) -> float:
+    """The largest error at points that are dense at the edges of the pieces."""
+    rng, columns = np.random.default_rng(0), [_points(axis) for axis in keys]
+    if len(keys) > 1:
+        columns = [rng.choice(column, _SAMPLES) for column in columns]
+    worst = 0.0
+    for i in range(0, len(columns[0]), 5000):
+        x = [column[i : i + 5000] for column in columns]
+        out: Any = None
+        near = [axis.near(v) if len(keys) == 1 else axis.near(v, 2) for axis, v in zip(keys, x, strict=True)]
+        index = [n[0].reshape(len(x[0]), *(-1 if i == k else 1 for i in range(len(keys)))) for k, n in enumerate(near)]
+        out = values[tuple(index)]
+        for _, p in near:
+            out = np.einsum("ni,ni...->n...", p, out)
+        wanted = np.stack([table.at(*x) for table in tables], axis=1)
+        worst = max(worst, float(np.abs(out - wanted).max()))
+    return worst
+
+
+def _points(axis: AxisKeys) -> Array:
+    """Points of every piece, closer and closer to its edges."""
+    ladder = np.geomspace(1e-5, 0.5, 24)
+    steps = np.concatenate([[0.0], ladder, 1 - ladder[::-1]])
+    pairs = np.array(list(pairwise(axis.edges.tolist())))
+    return np.asarray((pairs[:, :1] + (pairs[:, 1:] - pairs[:, :1]) * steps).ravel())

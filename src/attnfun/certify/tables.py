@@ -29,13 +29,14 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import combinations, product
 
 import numpy as np
 
 from attnfun.certify.rounding import gamma
 from attnfun.certify.table_axes import hermite, sup_errors
-from attnfun.certify.view import Array, Bound, LineAxis, Undecided, View, provided
+from attnfun.certify.view import Array, Bound, LineAxis, View, provided
 from attnfun.certify.witness import best_witness
 from attnfun.language import Graph
 from attnfun.language.table import Table, cells, control_points
@@ -82,8 +83,11 @@ def prove_by_tables(
         )
         starts = np.concatenate([starts, [[where]]])
     else:
-        inverses = [_inverse(axis, t, view.low[k], view.high[k], parts[0][1].shape[2 * k + 1])
-                    for k, (axis, t) in enumerate(zip(axes, knots, strict=True))]  # fmt: skip
+        possible = [
+            _inverses(axis, t, view.low[k], view.high[k], parts[0][1].shape[2 * k + 1])
+            for k, (axis, t) in enumerate(zip(axes, knots, strict=True))
+        ]
+        inverses = min(product(*possible), key=lambda a: _mismatch(values[..., 0], parts[0][1], a))
         high = max(
             _of_product(view, axes, values[..., o], knots, z, inverses, eps * 1e-3) for o, (_, z) in enumerate(parts)
         )
@@ -103,13 +107,9 @@ def _part(table: Table, low: Array, high: Array) -> tuple[list[Array], Array]:
     return knots, jets
 
 
-def _inverse(axis: LineAxis, knots: Array, low: float, high: float, jets: int) -> Array:
-    """A_k of the statement, (keys, n r): the best of those of every size of group."""
-    best, least = None, math.inf
-    unit = np.eye(len(knots) * jets).reshape(len(knots), jets, -1)
-    line = np.unique(np.concatenate([np.linspace(low, high, 4 * axis.size + 1), knots]))
-    line = line[(line >= low) & (line <= high)]
-    wanted, weights = _functions(knots, unit, line), axis.weights(line)
+def _inverses(axis: LineAxis, knots: Array, low: float, high: float, jets: int) -> list[Array]:
+    """What A_k of the statement may be, (keys, n r): one for every size of group that the keys can be cut into."""
+    unit, found = np.eye(len(knots) * jets).reshape(len(knots), jets, -1), []
     for size in possible_sizes(axis.size):
         edges = group_edges(axis.w, axis.c, axis.slopes, axis.biases, size, low, high)
         if edges is None:
@@ -118,15 +118,11 @@ def _inverse(axis: LineAxis, knots: Array, low: float, high: float, jets: int) -
         own = group_weights(axis.w, axis.c, axis.slopes, axis.biases, nodes)
         at_nodes = _functions(knots, unit, nodes.ravel()).reshape(*nodes.shape, -1)
         try:
-            made = np.linalg.solve(own, at_nodes).reshape(axis.size, -1)
+            found.append(np.linalg.solve(own, at_nodes).reshape(axis.size, -1))
         except np.linalg.LinAlgError:
             continue
-        off = float(np.abs(weights @ made - wanted).max())
-        if off < least:
-            best, least = made, off
-    if best is None:
-        raise Undecided("tables: the keys of an axis form no groups")
-    return best
+    provided(found, "tables: the keys of an axis form no groups")
+    return found
 
 
 def _functions(knots: Array, unit: Array, x: Array) -> Array:
@@ -136,23 +132,18 @@ def _functions(knots: Array, unit: Array, x: Array) -> Array:
 
 
 def _of_product(
-    view: View, axes: list[LineAxis], values: Array, knots: list[Array], jets: Array, inverses: list[Array], goal: float
+    view: View, axes: list[LineAxis], values: Array, knots: list[Array], jets: Array, inverses: Sequence[Array], goal: float
 ) -> float:
     """The statement's bound for several variables and one output."""
     d = len(axes)
-    flat = jets.reshape([jets.shape[2 * k] * jets.shape[2 * k + 1] for k in range(d)])
-    made, size = flat, np.abs(flat)
-    for a in inverses:  # the first axis goes last: after all of them they stand in order again
-        made = np.moveaxis(np.tensordot(a, made, axes=(1, 0)), 0, -1)
-        size = np.moveaxis(np.tensordot(np.abs(a), size, axes=(1, 0)), 0, -1)
-    total = float(np.abs(values - made).max()) + gamma(sum(flat.shape) + 4 * d, _U) * float(size.max())
+    total = _mismatch(values, jets, inverses)
     steps = [_beside(t) for t in knots]
     single, mixed, sums = [], [], []
     for k in range(d):
         control, scaled = (_columns(jets, knots, steps, k, one) for one in (True, False))
         single.append(_sup(view, axes[k], k, inverses[k], knots[k], control, goal))
         mixed.append(_sup(view, axes[k], k, inverses[k], knots[k], scaled, goal))
-        unit = np.eye(flat.shape[k]).reshape(*jets.shape[2 * k : 2 * k + 2], -1)
+        unit = np.eye(math.prod(jets.shape[2 * k : 2 * k + 2])).reshape(*jets.shape[2 * k : 2 * k + 2], -1)
         if jets.shape[2 * k + 1] == 2:
             unit[:, 1] = unit[:, 1] / steps[k][:, None]
         sums.append(_sup(view, axes[k], k, inverses[k], knots[k], unit, 1e-6, together=True))
@@ -162,6 +153,17 @@ def _of_product(
             others = math.prod(sums[i] for i in chosen[1:])
             total += mixed[chosen[0]] * others * (4 / 3) ** (d - count)
     return total * (1 + 1e-9)
+
+
+def _mismatch(values: Array, jets: Array, inverses: Sequence[Array]) -> float:
+    """A bound of max |V − W|."""
+    flat = jets.reshape([math.prod(jets.shape[2 * k : 2 * k + 2]) for k in range(len(inverses))])
+    made, size = flat, np.abs(flat)
+    for a in inverses:  # the first axis goes last: after all of them they stand in order again
+        made = np.moveaxis(np.tensordot(a, made, axes=(1, 0)), 0, -1)
+        size = np.moveaxis(np.tensordot(np.abs(a), size, axes=(1, 0)), 0, -1)
+    rounding = gamma(sum(flat.shape) + 4 * len(inverses), _U) * float(size.max())
+    return float(np.abs(values - made).max()) * (1 + 1e-9) + rounding
 
 
 def _beside(knots: Array) -> Array:

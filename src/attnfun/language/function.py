@@ -24,6 +24,7 @@ from attnfun.language.mlp import read_mlp
 from attnfun.language.numbers import positive
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
+from attnfun.language.tabulated import read_table
 from attnfun.language.target import Target
 from attnfun.language.vertices import broken_line
 
@@ -75,18 +76,21 @@ class Function(Target):
     @classmethod
     def on(cls, target: Any, domain: Any, lipschitz: float | None = None) -> Function:
         """A Function from whatever `read` takes, on a domain in any of its forms."""
-        mlp = read_mlp(target)
-        box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
-        return cls.read(target if mlp is None else mlp, box, lipschitz)
+        own = read_mlp(target) or read_table(target)  # they know what their inputs are
+        if own is not None:
+            return cls.read(own, own.box(domain), lipschitz)
+        return cls.read(target, Box.parse(domain, target), lipschitz)
 
     @classmethod
     def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
-        """A Function from text, a list of texts, a Graph, an MLP (`mlp`), or a Python callable (traced if possible)."""
+        """A Function from text, a list of texts, a Graph, an MLP (`mlp`), a table (`tabulated`), or a Python callable
+        (traced if possible).
+        """
         if isinstance(target, Function):
             return target
-        mlp = read_mlp(target)
-        if mlp is not None:
-            graph = mlp.graph(box.names)
+        own = read_mlp(target) or read_table(target)
+        if own is not None:
+            graph = own.graph(box.names)
         elif isinstance(target, Graph):
             graph = target
         elif isinstance(target, str):
@@ -97,8 +101,8 @@ class Function(Target):
             graph = parse(list(target), box.names)
         else:
             raise InvalidRequest(
-                f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, or"
-                " an MLP"
+                f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, an"
+                " MLP, or a table"
             )
         require(lipschitz is None, "lipschitz= is for black boxes only: an expression has its own, derived constant")
         return cls.of(graph, box, _output_names(len(graph.outputs)))

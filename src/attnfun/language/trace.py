@@ -206,12 +206,13 @@ class Tracer(_Stand):
         self.builder = builder
         self.index = index
 
-    def _apply(self, op: str, *args: Any) -> Any:
+    def _apply(self, op: str, *args: Any, value: Any = None) -> Any:
         vector = next((arg for arg in args if isinstance(arg, TracerVector)), None)
         if vector is not None:
             return vector._apply(op, *args)
         try:
-            return Tracer(self.builder, self.builder.apply(op, *(_index(self.builder, arg) for arg in args)))
+            nodes = [_index(self.builder, arg) for arg in args]
+            return Tracer(self.builder, self.builder.apply(op, *nodes, value=value))
         except InvalidRequest as error:
             raise Untraceable(f"the function cannot be traced: {error}") from None
 

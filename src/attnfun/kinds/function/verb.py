@@ -29,8 +29,8 @@ _OPTIONS = {"temperature", "variant", "max_keys", "max_layers", "max_heads", "ma
 
 def compile(
     target: Any,
-    domain: Any,
-    eps: float,
+    domain: Any = None,
+    eps: float = math.nan,
     *,
     method: str = "auto",
     norm: float | str = "sup",
@@ -48,7 +48,8 @@ def compile(
     `target`: an expression, a list of expressions (several outputs), a function of NumPy arrays (traced; if it cannot
     be, a black box whose `lipschitz` constant must be declared: conditional certificate), or a ReLU network: a
     torch.nn.Sequential of Linear and ReLU, or the path of a safetensors file of weights, whose `domain` may be one pair
-    (-1, 1) for all inputs or a list of pairs. `eps` is absolute, or with `relative` a fraction of the target's range.
+    (-1, 1) for all inputs or a list of pairs; or numbers on a grid (`table`, and SciPy's CubicSpline, PchipInterpolator,
+    RegularGridInterpolator, …), whose `domain` is that of the grid unless a part of it is given. `eps` is absolute, or with `relative` a fraction of the target's range.
     `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"` returns a network
     that could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each
     step. `realise="mlp"` builds the same program of steps with ReLU units instead of softmax heads: an MLP with skip

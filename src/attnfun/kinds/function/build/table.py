@@ -35,7 +35,7 @@ from attnfun.network import Axis, Head, Network, rounded
 _TRIES = 8
 _ROOM = 0.97  # of eps, for what sampling misses
 _FIBRES = 48  # lines parallel to an axis that its keys are fitted to, at most
-_SAMPLES = 40_000
+_TOGETHER = 5_000  # points that are looked at together
 _COARSER = (2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6)
 
 
@@ -91,10 +91,9 @@ def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[Axi
             fit_axis(columns, knots, low, high, share * eps / box.dim, request.dtype)
             for columns, knots, low, high in zip(lines, tables[0].knots, box.low, box.high, strict=True)
         ]
-        values = _values(tables, keys)
-        error = _sampled(tables, keys, values)
+        error = sum(_sampled(columns, axis) for columns, axis in zip(lines, keys, strict=True))  # as the proof has it
         if error <= _ROOM * eps:
-            return keys, values, error
+            return keys, _values(tables, keys), error
         share *= max(0.5, 0.9 * eps / error)
     raise Infeasible(f"table: no keys within eps={eps:.3g} of the data were found")
 
@@ -130,22 +129,14 @@ def _values(tables: list[Table], keys: list[AxisKeys]) -> Array:
     return out
 
 
-def _sampled(tables: list[Table], keys: list[AxisKeys], values: Array) -> float:
-    """The largest error at points that are dense at the edges of the pieces."""
-    rng, columns = np.random.default_rng(0), [_points(axis) for axis in keys]
-    if len(keys) > 1:
-        columns = [rng.choice(column, _SAMPLES) for column in columns]
-    worst = 0.0
-    for i in range(0, len(columns[0]), 5000):
-        x = [column[i : i + 5000] for column in columns]
-        out: Any = None
-        near = [axis.near(v) if len(keys) == 1 else axis.near(v, 2) for axis, v in zip(keys, x, strict=True)]
-        index = [n[0].reshape(len(x[0]), *(-1 if i == k else 1 for i in range(len(keys)))) for k, n in enumerate(near)]
-        out = values[tuple(index)]
-        for _, p in near:
-            out = np.einsum("ni,ni...->n...", p, out)
-        wanted = np.stack([table.at(*x) for table in tables], axis=1)
-        worst = max(worst, float(np.abs(out - wanted).max()))
+def _sampled(columns: Columns, axis: AxisKeys) -> float:
+    """The largest error of one axis at points that are dense at the edges of its pieces."""
+    values = axis.values(columns(axis.nodes.ravel()).reshape(*axis.nodes.shape, -1))
+    points, worst = _points(axis), 0.0
+    for i in range(0, len(points), _TOGETHER):
+        x = points[i : i + _TOGETHER]
+        index, p = axis.near(x)
+        worst = max(worst, float(np.abs(np.einsum("ni,nic->nc", p, values[index]) - columns(x)).max()))
     return worst
 
 

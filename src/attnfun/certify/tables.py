@@ -2,35 +2,35 @@
 
 | symbol | meaning |
 | --- | --- |
-| H_k(x), p_k(x) | the table's functions of axis k, one for every jet; softmax weights of the head's axis k |
-| Z, V | jets of the table, values of the head: f = Z·(H_1 ⊗ … ⊗ H_d), net = V·(p_1 ⊗ … ⊗ p_d) |
-| A_k | any matrix, (keys, jets) of axis k; δ_k = A_kᵀ p_k − H_k, what it leaves |
+| p_k(x), V | softmax weights of the head's axis k; its values: net = V·(p_1 ⊗ … ⊗ p_d) |
+| ξ_n | points of axis k, any, as many as it has keys; F, the target at all products of them |
+| I_k, O_k | any matrices (keys, points) and (points, keys), meant to be inverse to one another |
+| ℓ_k(x), L_k | I_kᵀ p_k(x); (L_k g)(x) = Σ_n ℓ_k,n(x) g(ξ_n) |
+| Λ_k | sup_x Σ_n |ℓ_k,n(x)| |
 
 **One variable.** net − f is what `table_axes` bounds, all outputs together.
 
-**Several.** With W = Z·(A_1ᵀ ⊗ … ⊗ A_dᵀ), and ⊗(H_k + δ_k) multiplied out,
+**Several.** V' = F·(I_1 ⊗ … ⊗ I_d) are the values of L_1 … L_d f. As L_1 … L_d − 1 = (L_1 − 1) + L_1 (L_2 − 1) + L_1 L_2 (L_3 − 1),
 
-    net − f = (V − W)·(p_1 ⊗ … ⊗ p_d) + Σ_{S ≠ ∅} Z·(⊗_{k ∈ S} δ_k ⊗_{k ∉ S} H_k).
+    |L_1 … L_d f − f| ≤ e_1 + Λ_1 (e_2 + Λ_2 e_3),    e_k = sup |L_k f − f|.
 
- 1. Weights sum to 1: the first term is at most max |V − W|.
- 2. S = {k}: the H of the other axes give a weighted mean of Z's control points along them (of lines the values, of cubics
-    Bernstein's). So it is at most the largest sup |δ_k·column| over these columns, e_k, which `table_axes` bounds.
- 3. Larger S, k its first axis: at most e'_k Π_{i ∈ S, i ≠ k} l_i. Here e'_k is the largest sup |δ_k·column| over the columns
-    of jets, slopes times the length h_i of a cell beside them, and l_i = sup Σ |δ_i|, slopes' divided by that length. Along
-    axes outside S a control point is a value plus at most h_i/3 times a slope: factors 4/3.
+ 1. Along axis k f is a weighted mean of its control points along the others (of lines the values, of cubics Bernstein's). So
+    e_k is at most the largest error for these columns, functions of one variable, which `table_axes` bounds with I_k c(ξ).
+ 2. Λ_k likewise: the columns of I_k against 0, their sizes summed.
+ 3. Let D_k = I_k O_k − 1, G = V·(O_1 ⊗ … ⊗ O_d). Then V − V' = (V − V·⊗(1 + D_k)) + (G − F)·⊗I_k, so |V·p − V'·p| is at most
+    max|V| (Π (1 + ‖D_k‖) − 1) + max|G − F| Π Λ_k, ‖·‖ the largest row sum.
 
-A_k is found by the pattern of the construction: keys in groups of equal number, edges where groups weigh alike, the group's
-weights inverted at Chebyshev points between its edges. A wrong A_k makes the bound large and never false. Rounding of W, of the
-columns and of their products is counted as γ times the sizes of the parts, and added.
-Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from several tables of other knots.
+Points and matrices follow the pattern of the construction: keys in groups of equal number, edges where groups weigh alike,
+Chebyshev points between the edges, O_k the weights of each group alone. Wrong ones make the bound large and never false. What
+rounding does to F, G, D_k and I_k c(ξ) is counted as units of roundoff times the sizes of the parts, and added.
+Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from tables of several knots.
 """
 
 from __future__ import annotations
 
 import math
-from functools import reduce
-from collections.abc import Sequence
-from itertools import combinations, product
+from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from attnfun.network.groups import chebyshev_points, group_edges, group_weights,
 
 _U = 2.0**-53
 _COLUMNS = 256  # that are looked at together
+_LEBESGUE = 3.0  # a bound of Λ that is not improved
 
 
 def tables_of(graph: Graph, names: tuple[str, ...]) -> list[Table] | None:
@@ -83,13 +84,8 @@ def prove_by_tables(
         )
         starts = np.concatenate([starts, [[where]]])
     else:
-        possible = [
-            _inverses(axis, t, view.low[k], view.high[k], parts[0][1].shape[2 * k + 1])
-            for k, (axis, t) in enumerate(zip(axes, knots, strict=True))
-        ]
-        inverses = min(product(*possible), key=lambda a: _mismatch(values[..., 0], parts[0][1], a))
         high = max(
-            _of_product(view, axes, values[..., o], knots, z, inverses, eps * 1e-3) for o, (_, z) in enumerate(parts)
+            _of_product(view, axes, values[..., o], knots, z, eps * 1e-3) for o, (_, z) in enumerate(parts)
         )
     provided(math.isfinite(high), "tables: the bound is not finite")
     step = (view.high - view.low) / 200 if view.dim > 1 else (view.high - view.low) / (50 * len(knots[0]))
@@ -107,103 +103,121 @@ def _part(table: Table, low: Array, high: Array) -> tuple[list[Array], Array]:
     return knots, jets
 
 
-def _inverses(axis: LineAxis, knots: Array, low: float, high: float, jets: int) -> list[Array]:
-    """What A_k of the statement may be, (keys, n r): one for every size of group that the keys can be cut into."""
-    unit, found = np.eye(len(knots) * jets).reshape(len(knots), jets, -1), []
+@dataclass(frozen=True)
+class Groups:
+    """Points of an axis in their groups, (groups, size), with I and O block by block."""
+
+    points: Array
+    inverse: Array
+    weights: Array
+
+    @property
+    def row(self) -> float:
+        """The largest row sum of |I|."""
+        return float(np.abs(self.inverse).sum(axis=2).max())
+
+    @property
+    def defect(self) -> float:
+        """A bound of ‖I O − 1‖."""
+        size = self.points.shape[1]
+        off = np.abs(self.inverse @ self.weights - np.eye(size)).sum(axis=2).max()
+        rounding = gamma(size + 2, _U) * (np.abs(self.inverse) @ np.abs(self.weights)).sum(axis=2).max()
+        return float(off + rounding) * (1 + 1e-9)
+
+    def applied(self, rows: Array, blocks: Array) -> Array:
+        """Blocks times rows (points or keys, columns)."""
+        return np.asarray((blocks @ rows.reshape(*self.points.shape, -1)).reshape(rows.shape))
+
+
+def _groups(axis: LineAxis, low: float, high: float) -> list[Groups]:
+    """One for every size of group that the keys can be cut into."""
+    found = []
     for size in possible_sizes(axis.size):
         edges = group_edges(axis.w, axis.c, axis.slopes, axis.biases, size, low, high)
         if edges is None:
             continue
-        nodes = chebyshev_points(edges, size)
-        own = group_weights(axis.w, axis.c, axis.slopes, axis.biases, nodes)
-        at_nodes = _functions(knots, unit, nodes.ravel()).reshape(*nodes.shape, -1)
+        points = np.clip(chebyshev_points(edges, size), low, high)
+        weights = group_weights(axis.w, axis.c, axis.slopes, axis.biases, points)
         try:
-            found.append(np.linalg.solve(own, at_nodes).reshape(axis.size, -1))
+            found.append(Groups(points, np.linalg.inv(weights), weights))
         except np.linalg.LinAlgError:
             continue
     provided(found, "tables: the keys of an axis form no groups")
     return found
 
 
-def _functions(knots: Array, unit: Array, x: Array) -> Array:
-    """(n, columns) of floats: the table's functions."""
-    cell = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-    return np.asarray(hermite(knots, unit)(cell, x, np.ones_like(x))[0][0])
-
-
 def _of_product(
-    view: View, axes: list[LineAxis], values: Array, knots: list[Array], jets: Array, inverses: Sequence[Array], goal: float
+    view: View, axes: list[LineAxis], values: Array, knots: list[Array], jets: Array, goal: float
 ) -> float:
     """The statement's bound for several variables and one output."""
-    d = len(axes)
-    total = _mismatch(values, jets, inverses)
-    steps = [_beside(t) for t in knots]
-    single, mixed, sums = [], [], []
-    for k in range(d):
-        control, scaled = (_columns(jets, knots, steps, k, one) for one in (True, False))
-        single.append(_sup(view, axes[k], k, inverses[k], knots[k], control, goal))
-        mixed.append(_sup(view, axes[k], k, inverses[k], knots[k], scaled, goal))
-        unit = np.eye(math.prod(jets.shape[2 * k : 2 * k + 2])).reshape(*jets.shape[2 * k : 2 * k + 2], -1)
-        if jets.shape[2 * k + 1] == 2:
-            unit[:, 1] = unit[:, 1] / steps[k][:, None]
-        sums.append(_sup(view, axes[k], k, inverses[k], knots[k], unit, 1e-6, together=True))
-    total += sum(single)
-    for count in range(2, d + 1):
-        for chosen in combinations(range(d), count):
-            others = math.prod(sums[i] for i in chosen[1:])
-            total += mixed[chosen[0]] * others * (4 / 3) ** (d - count)
+    ends = list(zip(view.low.tolist(), view.high.tolist(), strict=True))
+    possible = [_groups(axis, *side) for axis, side in zip(axes, ends, strict=True)]
+    target = Table(tuple(knots), jets)
+    off, groups = min(((_off(values, target, list(one)), one) for one in product(*possible)), key=lambda pair: pair[0])
+    errors, norms = [], []
+    for k, (axis, one, t) in enumerate(zip(axes, groups, knots, strict=True)):
+        columns = _columns(jets, knots, k)
+        errors.append(_largest(axis, one, t, columns, *ends[k], goal))
+        norms.append(_norm(axis, one, t, *ends[k]))
+    total, before = 0.0, 1.0
+    order = sorted(range(len(axes)), key=lambda k: norms[k])
+    for k in order:
+        total += before * errors[k]
+        before *= norms[k]
+    most = float(np.abs(values).max())
+    total += most * (math.prod(1 + one.defect for one in groups) - 1) + off * before
     return total * (1 + 1e-9)
 
 
-def _mismatch(values: Array, jets: Array, inverses: Sequence[Array]) -> float:
-    """A bound of max |V − W|."""
-    flat = jets.reshape([math.prod(jets.shape[2 * k : 2 * k + 2]) for k in range(len(inverses))])
-    made, size = flat, np.abs(flat)
-    for a in inverses:  # the first axis goes last: after all of them they stand in order again
-        made = np.moveaxis(np.tensordot(a, made, axes=(1, 0)), 0, -1)
-        size = np.moveaxis(np.tensordot(np.abs(a), size, axes=(1, 0)), 0, -1)
-    rounding = gamma(sum(flat.shape) + 4 * len(inverses), _U) * float(size.max())
-    return float(np.abs(values - made).max()) * (1 + 1e-9) + rounding
+def _off(values: Array, target: Table, groups: list[Groups]) -> float:
+    """A bound of max |G − F|."""
+    out = values
+    for k, one in enumerate(groups):
+        rows = np.moveaxis(out, k, 0)
+        out = np.moveaxis(one.applied(rows.reshape(len(rows), -1), one.weights).reshape(rows.shape), 0, k)
+    grid = np.meshgrid(*(one.points.ravel() for one in groups), indexing="ij")
+    terms = sum(one.points.shape[1] + 4 for one in groups)
+    rounding = gamma(terms, _U) * 1.01 * float(np.abs(values).max())
+    rounding += 64 * target.dim * _U * _size(target.jets, list(target.knots))
+    return float(np.abs(out - target.at(*grid)).max()) * (1 + 1e-9) + rounding
 
 
-def _beside(knots: Array) -> Array:
-    """The length of the longer cell beside each knot."""
-    h = np.diff(knots)
-    return np.maximum(np.append(h, 0.0), np.insert(h, 0, 0.0))
+def _size(jets: Array, knots: list[Array]) -> float:
+    """More than any value and any control point, their parts counted apart."""
+    return float(np.abs(jets).max()) * math.prod(2 + float(np.diff(t).max()) for t in knots)
 
 
-def _columns(jets: Array, knots: list[Array], steps: list[Array], k: int, control: bool) -> Array:
-    """(n, r, columns): jets along axis k, of the others control points, or jets with slopes times the step."""
+def _columns(jets: Array, knots: list[Array], k: int) -> Array:
+    """(n, r, columns): jets along axis k, control points along the others."""
     out, place = jets, 0
     for i, t in enumerate(knots):
-        if i == k:
-            place += 2
-        elif control:
+        if i != k:
             out = control_points(out, place, t, -1.0)
-            place += 1
-        else:
-            rows = np.moveaxis(out, (place, place + 1), (0, 1)).copy()
-            if rows.shape[1] == 2:
-                rows[:, 1] *= steps[i].reshape(-1, *[1] * (rows.ndim - 2))
-            out = np.moveaxis(rows, (0, 1), (place, place + 1))
-            place += 2
-    first = k if control else 2 * k
-    return np.moveaxis(out, (first, first + 1), (0, 1)).reshape(*jets.shape[2 * k : 2 * k + 2], -1)
+        place += 1 + (i == k)
+    return np.moveaxis(out, (k, k + 1), (0, 1)).reshape(*jets.shape[2 * k : 2 * k + 2], -1)
 
 
-def _sup(
-    view: View, axis: LineAxis, k: int, inverse: Array, knots: Array, columns: Array, goal: float, together: bool = False
+def _largest(
+    axis: LineAxis, groups: Groups, knots: Array, columns: Array, low: float, high: float, goal: float
 ) -> float:
-    """sup over x of the largest |δ_k·column|, or of their sum; the columns and their products are rounded."""
-    values = inverse @ columns.reshape(-1, columns.shape[-1])
-    sizes = np.abs(inverse) @ np.abs(columns).reshape(-1, columns.shape[-1])
-    rounding = gamma(columns.shape[0] * columns.shape[1] + 8, _U) * float((sizes.sum(axis=1) if together else sizes).max())
-    longest = float(np.diff(knots).max())
-    rounding += 64 * _U * float(np.abs(columns).max()) * (1 + longest)
-    low, high = float(view.low[k]), float(view.high[k])
-    step = columns.shape[-1] if together else _COLUMNS
-    found = [
-        sup_errors(axis, values[:, i : i + step], hermite(knots, columns[..., i : i + step]), knots, low, high, goal, together)[0]
-        for i in range(0, columns.shape[-1], step)
-    ]
-    return float(reduce(max, found)) + rounding
+    """e_k: the largest error of L_k for the columns."""
+    points = groups.points.ravel()
+    cell = np.clip(np.searchsorted(knots, points, side="right") - 1, 0, len(knots) - 2)
+    worst = 0.0
+    for i in range(0, columns.shape[-1], _COLUMNS):
+        part = columns[..., i : i + _COLUMNS]
+        pieces = hermite(knots, part)
+        values = groups.applied(pieces(cell, points, np.ones_like(points))[0][0], groups.inverse)
+        worst = max(worst, sup_errors(axis, values, pieces, knots, low, high, goal, False)[0])
+    size = _size(columns, [knots]) * 4  # control points of the others are off by some units too
+    return worst + (groups.points.shape[1] + 100) * _U * size * (groups.row + 1)
+
+
+def _norm(axis: LineAxis, groups: Groups, knots: Array, low: float, high: float) -> float:
+    """Λ_k, not closely."""
+    size = groups.points.shape[1]
+    whole = np.zeros((axis.size, axis.size))
+    for g, block in enumerate(groups.inverse):
+        whole[g * size : (g + 1) * size, g * size : (g + 1) * size] = block
+    nothing = hermite(knots, np.zeros((len(knots), 1, axis.size)))
+    return sup_errors(axis, whole, nothing, knots, low, high, _LEBESGUE, True)[0]

@@ -16,7 +16,7 @@ from attnfun.kinds.function.build.interpolation import Interpolation
 from attnfun.kinds.function.build.partition import Partition
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import ReluNetwork
-from attnfun.kinds.function.build.table import TableHead
+from attnfun.kinds.function.build.table import TableHead, is_table
 from attnfun.kinds.function.build.tangent import Tangent
 from attnfun.language.numbers import one_of
 
@@ -46,6 +46,8 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     why = f"{method} builds attention and nothing else; realise={request.realise!r} is offered by {', '.join(able)}"
     feasible(method == "auto" or method in able, why, {"method": "auto"})
     names = [name for name in able if name not in without] if method == "auto" else [method]
+    if method == "auto" and is_table(request):
+        names = [name for name in names if name == TableHead.name]  # others would take its kinks for noise
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
     nearest: Mapping[str, Any] | None = None

@@ -25,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from attnfun.certify.rounding import rounding_bound
 from attnfun.certify.tables import tables_of
+from attnfun.certify.view import view
 from attnfun.errors import Infeasible, feasible
 from attnfun.kinds.function.build.plan import Construction, Plan, Request, admitting
 from attnfun.kinds.function.build.table_keys import Array, AxisKeys, Columns, fit_axis
@@ -33,10 +35,17 @@ from attnfun.language.table import Table, control_points
 from attnfun.network import Axis, Head, Network, rounded
 
 _TRIES = 8
+_LEASTS = (1e-10, 1e-5, 1e-2)  # of θ^{M − 1} for all axes together
 _ROOM = 0.97  # of eps, for what sampling misses
 _FIBRES = 48  # lines parallel to an axis that its keys are fitted to, at most
 _TOGETHER = 5_000  # points that are looked at together
 _COARSER = (2.0, 4.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6)
+
+
+def is_table(request: Request) -> bool:
+    """Is the target a table of all its variables, and nothing else?"""
+    function = request.function
+    return function.graph is not None and tables_of(function.graph, function.box.names) is not None
 
 
 class TableHead(Construction):
@@ -61,14 +70,7 @@ class TableHead(Construction):
         return Plan(self.name, count, 1, 1, len(keys) + 1, size, (keys, values), story, settles=True)
 
     def build(self, request: Request, plan: Plan) -> Network:
-        (keys, values), axes = plan.data, []
-        for k, one in enumerate(keys):
-            query = np.zeros((1, len(keys)))
-            query[0, k] = one.w
-            axes.append(Axis(query, np.array([one.offset]), one.slopes[:, None], one.biases))
-        names = ", ".join(f"key {{{k}}} of {name}" for k, name in enumerate(request.function.box.names))
-        writes = tuple(f"head {o}" for o in request.function.outputs)
-        return request.network_of(Head("table", tuple(axes), rounded(values, request.dtype), writes, names))
+        return _network(request, *plan.data)
 
 
 def _nearest(request: Request, tables: list[Table]) -> dict[str, float] | None:
@@ -83,12 +85,32 @@ def _nearest(request: Request, tables: list[Table]) -> dict[str, float] | None:
 
 
 def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[AxisKeys], Array, float]:
-    """Keys of every axis, values (keys, …, outputs), and the sampled error."""
+    """Keys of every axis, values (keys, …, outputs), and the sampled error; what rounding adds leaves room for it."""
+    why = ""
+    for least in _LEASTS:
+        try:
+            keys, values, error = _within(request, tables, eps, least ** (1 / request.function.box.dim))
+        except Infeasible as no:
+            why = why or str(no)
+            continue
+        network = _network(request, keys, values)
+        seen = view(network, request.function.box.low_array, request.function.box.high_array)
+        rounding = rounding_bound(seen, request.dtype)
+        if error + rounding <= eps:
+            return keys, values, error
+        why = f"table: values of {request.dtype} round by {rounding:.2g}, too much for eps={eps:.3g}"
+    raise Infeasible(why)
+
+
+def _within(
+    request: Request, tables: list[Table], eps: float, least: float
+) -> tuple[list[AxisKeys], Array, float]:
+    """The same without a look at rounding; values are about 1/least times the data on each axis at most."""
     box, share = request.function.box, 1.0
     lines = [_fibres(tables, k) for k in range(box.dim)]
     for _ in range(_TRIES):
         keys = [
-            fit_axis(columns, knots, low, high, share * eps / box.dim, request.dtype)
+            fit_axis(columns, knots, low, high, share * eps / box.dim, request.dtype, least)
             for columns, knots, low, high in zip(lines, tables[0].knots, box.low, box.high, strict=True)
         ]
         error = sum(_sampled(columns, axis) for columns, axis in zip(lines, keys, strict=True))  # as the proof has it
@@ -96,6 +118,17 @@ def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[Axi
             return keys, _values(tables, keys), error
         share *= max(0.5, 0.9 * eps / error)
     raise Infeasible(f"table: no keys within eps={eps:.3g} of the data were found")
+
+
+def _network(request: Request, keys: list[AxisKeys], values: Array) -> Network:
+    axes = []
+    for k, one in enumerate(keys):
+        query = np.zeros((1, len(keys)))
+        query[0, k] = one.w
+        axes.append(Axis(query, np.array([one.offset]), one.slopes[:, None], one.biases))
+    names = ", ".join(f"key {{{k}}} of {name}" for k, name in enumerate(request.function.box.names))
+    writes = tuple(f"head {o}" for o in request.function.outputs)
+    return request.network_of(Head("table", tuple(axes), rounded(values, request.dtype), writes, names))
 
 
 def _fibres(tables: list[Table], k: int) -> Columns:

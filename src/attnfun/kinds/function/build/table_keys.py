@@ -36,7 +36,6 @@ from attnfun.network.groups import chebyshev, chebyshev_points, group_weights
 Array = NDArray[np.float64]
 Columns = Callable[[Array], Array]  # (n,) → (n, C)
 _SPREADS = tuple(np.geomspace(6.0, 1e-4, 34))
-_LEAST = 1e-10  # of θ^{M − 1}: values are about its inverse
 _SIZES = (2, 3, 4, 5, 6)
 _TOGETHER = 20_000  # points that are looked at together
 _ROUNDS = 0.2  # of eps
@@ -103,9 +102,11 @@ class AxisKeys:
             raise Infeasible("table: keys of one piece that the dtype cannot tell apart") from None
 
 
-def fit_axis(columns: Columns, knots: Array, low: float, high: float, eps: float, dtype: str) -> AxisKeys:
+def fit_axis(
+    columns: Columns, knots: Array, low: float, high: float, eps: float, dtype: str, least: float
+) -> AxisKeys:
     """The keys of an axis on [low, high] for all columns, piecewise smooth between the knots, about eps off at most; the
-    fewest of those whose logits `dtype` can hold.
+    fewest of those whose logits `dtype` can hold. `least` of θ^{M − 1}: values are about its inverse.
     """
     inner = knots[(knots > low) & (knots < high)]
     edges = np.concatenate([[low], inner, [high]])
@@ -113,7 +114,7 @@ def fit_axis(columns: Columns, knots: Array, low: float, high: float, eps: float
     lost = math.inf
     for size in _SIZES:
         fewer = len(best.slopes) if best is not None and lost <= _ROUNDS * eps else None
-        found = _cut(columns, edges, size, 0.4 * eps, fewer)
+        found = _cut(columns, edges, size, 0.4 * eps, fewer, least)
         if found is None:
             continue
         try:
@@ -152,14 +153,14 @@ def _solver(size: int, theta: float) -> Array:
 
 
 def _cut(
-    columns: Columns, edges: Array, size: int, eps: float, fewer: int | None
+    columns: Columns, edges: Array, size: int, eps: float, fewer: int | None, least: float
 ) -> tuple[Array, Array] | None:
     """Edges of pieces that `size` keys can fit, and their spreads θ; None where they are not fewer keys."""
     left, right = edges[:1], edges[-1:]
     done: list[tuple[Array, Array, Array]] = []
     total = 0
     while len(left):
-        theta = _spreads(columns, edges, left, right, size, eps)
+        theta = _spreads(columns, edges, left, right, size, eps, least)
         good = theta > 0
         done.append((left[good], right[good], theta[good]))
         total += int(good.sum())
@@ -179,7 +180,9 @@ def _cut(
     return np.append(left[order], right[order][-1]), theta[order]
 
 
-def _spreads(columns: Columns, edges: Array, left: Array, right: Array, size: int, eps: float) -> Array:
+def _spreads(
+    columns: Columns, edges: Array, left: Array, right: Array, size: int, eps: float, least: float
+) -> Array:
     """(pieces,) the largest θ with which `size` keys are within eps of every column at some points; 0 if none is."""
     middle, half = (left + right) / 2, (right - left) / 2
     at_nodes = columns((middle[:, None] + half[:, None] * chebyshev(size)).ravel())
@@ -202,7 +205,7 @@ def _spreads(columns: Columns, edges: Array, left: Array, right: Array, size: in
         np.maximum.at(worst, owner[use], gap)
         return worst
 
-    found, spreads = np.zeros(len(left)), [t for t in _SPREADS if t ** (size - 1) >= _LEAST]
+    found, spreads = np.zeros(len(left)), [t for t in _SPREADS if t ** (size - 1) >= least]
     open_ = off(spreads[-1], np.ones(len(x), dtype=bool)) <= eps  # what the least cannot fit, none can
     for theta in spreads:
         use = open_[owner]

@@ -251,9 +251,9 @@ def _from_grid(target: Any) -> Tabulated:
     axes, method = [_finite(axis, "table: coordinates") for axis in target.grid], str(target.method)
     require(method in ("linear", "slinear", "cubic"), f'table: method="{method}"; "linear" and "cubic" are read')
     Z = _finite(target.values, "table: values")
-    flat = _made([axis[:: 1 if axis[0] < axis[-1] else -1] for axis in axes], Z, "linear", None)
+    flat = _made(axes, Z, "linear", None)
     if method != "cubic":
-        return _made(axes, Z, "linear", None)
+        return flat
     d, shape = len(axes), Z.shape
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, d)
     jets = np.empty([n for size in shape for n in (size, 2)])

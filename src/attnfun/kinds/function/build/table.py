@@ -86,19 +86,21 @@ def _nearest(request: Request, tables: list[Table]) -> dict[str, float] | None:
 
 def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[AxisKeys], Array, float]:
     """Keys of every axis, values (keys, …, outputs), and the sampled error; what rounding adds leaves room for it."""
-    why = ""
+    why, box = "", request.function.box
     for least in _LEASTS:
-        try:
-            keys, values, error = _within(request, tables, eps, least ** (1 / request.function.box.dim))
-        except Infeasible as no:
-            why = why or str(no)
-            continue
-        network = _network(request, keys, values)
-        seen = view(network, request.function.box.low_array, request.function.box.high_array)
-        rounding = rounding_bound(seen, request.dtype)
-        if error + rounding <= eps:
-            return keys, values, error
-        why = f"table: values of {request.dtype} round by {rounding:.2g}, too much for eps={eps:.3g}"
+        room = eps
+        while room > 0.2 * eps:
+            try:
+                keys, values, error = _within(request, tables, room, least ** (1 / box.dim))
+            except Infeasible as no:
+                why = why or str(no)
+                break
+            seen = view(_network(request, keys, values), box.low_array, box.high_array)
+            rounding = rounding_bound(seen, request.dtype)
+            if error + rounding <= eps:
+                return keys, values, error
+            why = f"table: values of {request.dtype} round by {rounding:.2g}, too much for eps={eps:.3g}"
+            room = min(0.9 * room, eps - 1.3 * rounding)
     raise Infeasible(why)
 
 

@@ -36,6 +36,7 @@ from attnfun.network import Axis, Head, Network, rounded
 
 _TRIES = 8
 _LEASTS = (1e-10, 1e-5, 1e-2)  # of θ^{M − 1} for all axes together
+_NORM = 1.7  # what the error of an axis grows by where it passes another one
 _ROOM = 0.97  # of eps, for what sampling misses
 _FIBRES = 48  # lines parallel to an axis that its keys are fitted to, at most
 _TOGETHER = 5_000  # points that are looked at together
@@ -115,7 +116,8 @@ def _within(
             fit_axis(columns, knots, low, high, share * eps / box.dim, request.dtype, least)
             for columns, knots, low, high in zip(lines, tables[0].knots, box.low, box.high, strict=True)
         ]
-        error = sum(_sampled(columns, axis) for columns, axis in zip(lines, keys, strict=True))  # as the proof has it
+        off = sorted(_sampled(columns, axis) for columns, axis in zip(lines, keys, strict=True))
+        error = sum(_NORM**k * one for k, one in enumerate(reversed(off)))  # about as the proof has it
         if error <= _ROOM * eps:
             return keys, _values(tables, keys), error
         share *= max(0.5, 0.9 * eps / error)

@@ -35,12 +35,13 @@ from attnfun.network.groups import chebyshev, chebyshev_points, group_weights
 
 Array = NDArray[np.float64]
 Columns = Callable[[Array], Array]  # (n,) → (n, C)
-_SPREADS = tuple(np.geomspace(6.0, 1e-4, 34))
+_SPREADS = tuple(np.geomspace(6.0, 1e-4, 18))
 _SIZES = (2, 3, 4, 5, 6)
 _TOGETHER = 20_000  # points that are looked at together
+_HOPELESS = 30.0  # rounding over eps
 _ROUNDS = 0.2  # of eps
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
-_MOST_PIECES = 200_000
+_MOST_PIECES = 30_000
 _TAILS = np.geomspace(0.02, 42.0, 28)  # λ|x − t| at which hand-overs are looked at
 _APART = 5.0  # λ times the shorter neighbour, at least
 
@@ -113,6 +114,8 @@ def fit_axis(
     best: AxisKeys | None = None
     lost = math.inf
     for size in _SIZES:
+        if lost > _HOPELESS * eps and best is not None:
+            break  # the slopes' changes are what rounds, whatever the size
         fewer = len(best.slopes) if best is not None and lost <= _ROUNDS * eps else None
         found = _cut(columns, edges, size, 0.4 * eps, fewer, least)
         if found is None:
@@ -152,6 +155,17 @@ def _solver(size: int, theta: float) -> Array:
     return np.asarray(np.linalg.inv(_softmax(size, theta, chebyshev(size))))
 
 
+def _grid(size: int) -> Array:
+    """Where a piece is looked at, in u."""
+    return np.concatenate([[-1.0], chebyshev(4 * size + 1), [1.0]])
+
+
+@lru_cache(maxsize=512)
+def _rows(size: int, theta: float) -> Array:
+    """From f at the nodes to the head at the grid."""
+    return np.asarray(_softmax(size, theta, _grid(size)) @ _solver(size, theta))
+
+
 def _cut(
     columns: Columns, edges: Array, size: int, eps: float, fewer: int | None, least: float
 ) -> tuple[Array, Array] | None:
@@ -187,31 +201,31 @@ def _spreads(
     middle, half = (left + right) / 2, (right - left) / 2
     at_nodes = columns((middle[:, None] + half[:, None] * chebyshev(size)).ravel())
     at_nodes = at_nodes.reshape(len(left), size, -1)
-    grid = np.concatenate([[-1.0], chebyshev(4 * size + 1), [1.0]])
-    owner = np.repeat(np.arange(len(left)), len(grid))
-    x = (middle[:, None] + half[:, None] * grid).ravel()
+    wanted = columns((middle[:, None] + half[:, None] * _grid(size)).ravel()).reshape(len(left), -1, at_nodes.shape[2])
     order = np.argsort(left)
     some = edges[(edges > left.min()) & (edges < right.max())]
     inner = np.concatenate([some, (some[1:] + some[:-1]) / 2])  # knots within pieces, and between them
-    whose = order[np.clip(np.searchsorted(left[order], inner, side="right") - 1, 0, len(left) - 1)]
-    within = (inner > left[whose]) & (inner < right[whose])
-    x, owner = np.concatenate([x, inner[within]]), np.concatenate([owner, whose[within]])
-    u = np.clip((x - middle[owner]) / half[owner], -1, 1)
-    wanted = columns(x)
-    def off(theta: float, use: NDArray[np.bool_]) -> Array:
-        rows = _softmax(size, theta, u[use]) @ _solver(size, theta)
-        gap = np.abs(np.einsum("ni,nic->nc", rows, at_nodes[owner[use]]) - wanted[use]).max(axis=1)
+    owner = order[np.clip(np.searchsorted(left[order], inner, side="right") - 1, 0, len(left) - 1)]
+    within = (inner > left[owner]) & (inner < right[owner])
+    inner, owner = inner[within], owner[within]
+    u, there = (inner - middle[owner]) / half[owner], columns(inner)
+
+    def off(theta: float, open_: NDArray[np.bool_]) -> Array:
+        """(pieces,) the largest error seen of the open ones."""
         worst = np.zeros(len(left))
+        worst[open_] = np.abs(_rows(size, theta) @ at_nodes[open_] - wanted[open_]).max(axis=(1, 2))
+        use = open_[owner]
+        rows = _softmax(size, theta, u[use]) @ _solver(size, theta)
+        gap = np.abs(np.einsum("ni,nic->nc", rows, at_nodes[owner[use]]) - there[use]).max(axis=1)
         np.maximum.at(worst, owner[use], gap)
         return worst
 
     found, spreads = np.zeros(len(left)), [t for t in _SPREADS if t ** (size - 1) >= least]
-    open_ = off(spreads[-1], np.ones(len(x), dtype=bool)) <= eps  # what the least cannot fit, none can
+    open_ = off(spreads[-1], np.ones(len(left), dtype=bool)) <= eps  # what the least cannot fit, none can
     for theta in spreads:
-        use = open_[owner]
-        if not use.any():
+        if not open_.any():
             break
-        good = open_ & (off(theta, use) <= eps)
+        good = open_ & (off(theta, open_) <= eps)
         found[good], open_ = theta, open_ & ~good
     return found
 
@@ -249,16 +263,18 @@ def _steepness(columns: Columns, edges: Array, theta: Array, size: int, eps: flo
     if len(half) < 2:
         return np.zeros(0)
     at_nodes = columns((middle[:, None] + half[:, None] * chebyshev(size)).ravel()).reshape(len(half), size, -1)
+    slopes, biases, values = np.empty((len(half), size)), np.empty((len(half), size)), np.empty_like(at_nodes)
+    for t in set(theta.tolist()):
+        use = theta == t
+        slopes[use], biases[use] = _logits(size, t)
+        values[use] = _solver(size, t) @ at_nodes[use]
 
     def fitted(piece: NDArray[np.intp], x: Array) -> Array:
         """The continuation of pieces (n,) at their points (n, m)."""
         u = (x - middle[piece, None]) / half[piece, None]
-        out = np.empty((*x.shape, at_nodes.shape[-1]))
-        for t in set(theta[piece]):
-            use = theta[piece] == t
-            rows = _softmax(size, t, u[use]) @ _solver(size, t)
-            out[use] = np.einsum("nmi,nic->nmc", rows, at_nodes[piece[use]])
-        return out
+        logits = u[..., None] * slopes[piece, None] + biases[piece, None]
+        terms = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.asarray((terms / terms.sum(axis=-1, keepdims=True)) @ values[piece])
 
     def off(lam: Array, edge: NDArray[np.intp]) -> Array:
         s = _TAILS / lam[:, None]

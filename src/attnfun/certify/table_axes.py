@@ -214,7 +214,8 @@ def _bounds(
         if k:
             power = power * z / k
         steep = np.abs(power) * (s + (size + 40 + 8 * k) * _U)
-        moments.append(power.sum(axis=1)), doubts.append(steep.sum(axis=1))
+        moments.append(power.sum(axis=1))
+        doubts.append(steep.sum(axis=1))
         sums.append(np.einsum("ni,nic->nc", power, gap))
         sizes.append(np.einsum("ni,nic->nc", steep, size_gap) + np.abs(power).sum(axis=1)[:, None] * off_f[0])
     tail = []
@@ -224,7 +225,7 @@ def _bounds(
     rest = np.einsum("ni,nic->nc", tail[3], size_gap)
     for j in range(1, 4):
         rest = rest + (np.abs(f[j]) + off_f[j]) * tail[3 - j].sum(axis=1)[:, None]
-    m = []
+    found = []
     for k in range(_ORDER):
         total, doubt = sums[k], sizes[k]
         for j in range(1, min(k, 3) + 1):
@@ -232,11 +233,11 @@ def _bounds(
             total = total - f[j] * moments[k - j][:, None]
             doubt = doubt + np.abs(f[j]) * (doubts[k - j] + 8 * _U * part)[:, None]
             doubt = doubt + off_f[j] * (part + doubts[k - j])[:, None]
-        m.append(total)
+        found.append(total)
         rest = rest + doubt * _SAFE + 16 * _U * np.abs(total)
         if k > 2:
             rest = rest + np.abs(total)
-    a, b, c = m[0], m[1], m[2]
+    a, b, c = found[:3]
     peak = np.maximum(np.abs(a + b + c), np.abs(a - b + c))
     vertex = np.abs(a - b * b / (4 * c))
     peak = np.maximum(peak, np.where(np.abs(b) < 2 * np.abs(c) * (1 + 1e-9), np.where(vertex == vertex, vertex, 0), 0))
@@ -281,5 +282,3 @@ def hermite(knots: Array, jets: Array) -> Pieces:
         return np.stack(out), np.stack(off)
 
     return pieces
-
-

@@ -10,7 +10,7 @@
 
 **One variable.** net − f is what `table_axes` bounds, all outputs together.
 
-**Several.** V' = F·(I_1 ⊗ … ⊗ I_d) are the values of L_1 … L_d f. As L_1 … L_d − 1 = (L_1 − 1) + L_1 (L_2 − 1) + L_1 L_2 (L_3 − 1),
+**Several.** V' = F·(I_1 ⊗ … ⊗ I_d) are the values of L_1 … L_d f. As L_1 … L_d − 1 = (L_1 − 1) + L_1 (L_2 − 1) + L_1 L_2 (L_3 − 1), in any order,
 
     |L_1 … L_d f − f| ≤ e_1 + Λ_1 (e_2 + Λ_2 e_3),    e_k = sup |L_k f − f|.
 
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 
@@ -58,9 +58,7 @@ def tables_of(graph: Graph, names: tuple[str, ...]) -> list[Table] | None:
             return None
         found.append(node.value)
     first = found[0]
-    alike = all(
-        t.jets.shape == first.jets.shape and all(map(np.array_equal, t.knots, first.knots)) for t in found
-    )
+    alike = all(t.jets.shape == first.jets.shape and all(map(np.array_equal, t.knots, first.knots)) for t in found)
     return found if alike and not any(any(t.orders) for t in found) else None
 
 
@@ -84,9 +82,7 @@ def prove_by_tables(
         )
         starts = np.concatenate([starts, [[where]]])
     else:
-        high = max(
-            _of_product(view, axes, values[..., o], knots, z, eps * 1e-3) for o, (_, z) in enumerate(parts)
-        )
+        high = max(_of_product(view, axes, values[..., o], knots, z, eps * 1e-3) for o, (_, z) in enumerate(parts))
     provided(math.isfinite(high), "tables: the bound is not finite")
     step = (view.high - view.low) / 200 if view.dim > 1 else (view.high - view.low) / (50 * len(knots[0]))
     low, witness = best_witness(view, graph, names, starts, step, evaluations=30)
@@ -139,16 +135,14 @@ def _groups(axis: LineAxis, low: float, high: float) -> list[Groups]:
         points = np.clip(chebyshev_points(edges, size), low, high)
         weights = group_weights(axis.w, axis.c, axis.slopes, axis.biases, points)
         try:
-            found.append(Groups(points, np.linalg.inv(weights), weights))
+            found.append(Groups(points, np.asarray(np.linalg.inv(weights), dtype=np.float64), weights))
         except np.linalg.LinAlgError:
             continue
     provided(found, "tables: the keys of an axis form no groups")
     return found
 
 
-def _of_product(
-    view: View, axes: list[LineAxis], values: Array, knots: list[Array], jets: Array, goal: float
-) -> float:
+def _of_product(view: View, axes: list[LineAxis], values: Array, knots: list[Array], jets: Array, goal: float) -> float:
     """The statement's bound for several variables and one output."""
     ends = list(zip(view.low.tolist(), view.high.tolist(), strict=True))
     possible = [_groups(axis, *side) for axis, side in zip(axes, ends, strict=True)]
@@ -159,13 +153,12 @@ def _of_product(
         columns = _columns(jets, knots, k)
         errors.append(_largest(axis, one, t, columns, *ends[k], goal))
         norms.append(_norm(axis, one, t, *ends[k]))
-    total, before = 0.0, 1.0
-    order = sorted(range(len(axes)), key=lambda k: norms[k])
-    for k in order:
-        total += before * errors[k]
-        before *= norms[k]
     most = float(np.abs(values).max())
-    total += most * (math.prod(1 + one.defect for one in groups) - 1) + off * before
+    total = most * (math.prod(1 + one.defect for one in groups) - 1) + off * math.prod(norms)
+    total += min(
+        sum(math.prod(norms[i] for i in order[:place]) * errors[k] for place, k in enumerate(order))
+        for order in permutations(range(len(axes)))
+    )
     return total * (1 + 1e-9)
 
 

@@ -71,7 +71,9 @@ class Tabulated:
 
         require(len(x) == len(self.names), f"the table takes {len(self.names)} arguments, not {len(x)}")
         if any(isinstance(one, Tracer) for one in x):
-            found = [next(one for one in x if isinstance(one, Tracer))._apply("table", *x, value=t) for t in self.tables]
+            found = [
+                next(one for one in x if isinstance(one, Tracer))._apply("table", *x, value=t) for t in self.tables
+            ]
         else:
             found = [table.at(*(numbers(one, "points") for one in x)) for table in self.tables]
         return found[0] if len(found) == 1 else found
@@ -89,7 +91,9 @@ def table(X: Any, y: Any = None, *, kind: str = "linear", names: Sequence[str] |
     if y is None and (columns is not None or isinstance(X, Mapping)):
         labels = [str(name) for name in (columns if columns is not None else X)]
         require(len(labels) > 1, "table: a column for every coordinate and one for the value are needed")
-        rows = np.stack([_finite(X[name], f"column {name}") for name in (columns if columns is not None else X)], axis=1)
+        rows = np.stack(
+            [_finite(X[name], f"column {name}") for name in (columns if columns is not None else X)], axis=1
+        )
         return _from_rows(rows[:, :-1], rows[:, -1], kind, labels[:-1] if names is None else names)
     require(y is not None, "table: values are missing: table(x, y)")
     if _is_axes(X, y):
@@ -170,8 +174,12 @@ def _made(axes: Sequence[Array], Z: Array, kind: str, names: Sequence[str] | Non
     require(many or Z.shape == shape, f"table: values of shape {Z.shape} for a grid of shape {shape}")
     columns = [Z[:, k] for k in range(Z.shape[1])] if many else [Z]
     require(columns, "table: no values")
-    require(d == 1 or kind in ("linear", "cubic"), f'table: kind="{kind}" is for one variable; write "linear" or "cubic"')
-    require(sum(c.size for c in columns) * (1 if kind == "linear" else 2**d) <= MOST, f"table: more than {MOST:,} numbers")
+    require(
+        d == 1 or kind in ("linear", "cubic"), f'table: kind="{kind}" is for one variable; write "linear" or "cubic"'
+    )
+    require(
+        sum(c.size for c in columns) * (1 if kind == "linear" else 2**d) <= MOST, f"table: more than {MOST:,} numbers"
+    )
     return Tabulated(tuple(Table(tuple(axes), _jets(axes, c, kind)) for c in columns), _named(d, names))
 
 

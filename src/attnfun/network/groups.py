@@ -43,9 +43,7 @@ def group_weights(w: float, c: float, slopes: Array, biases: Array, nodes: Array
     return np.asarray(terms / terms.sum(axis=2, keepdims=True))
 
 
-def group_edges(
-    w: float, c: float, slopes: Array, biases: Array, size: int, low: float, high: float
-) -> Array | None:
+def group_edges(w: float, c: float, slopes: Array, biases: Array, size: int, low: float, high: float) -> Array | None:
     """The edges between low and high, by Newton's method; None where they do not increase."""
     k, b = slopes.reshape(-1, size), biases.reshape(-1, size)
     one, other = slice(0, -1), slice(1, None)

@@ -157,7 +157,9 @@ def _bound_and_rounding(
         if best is None or total < best.high + min(rounding, best.rounding):
             best = bound
         near = name == "tables" and bound.high <= _NEAR * goal  # no other method sees kinks as closely
-        if near or bound.high <= goal or total <= wanted or bound.low > stop:  # below the goal, or as computed what is wanted
+        if (
+            near or bound.high <= goal or total <= wanted or bound.low > stop
+        ):  # below the goal, or as computed what is wanted
             return bound, rounding
     if graph is not None and math.isinf(norm) and (best is None or best.low <= goal):
         low, witness = best_witness(seen, graph, names, starts, (seen.high - seen.low) / 200, evaluations=80)

@@ -35,8 +35,8 @@ from attnfun.language.table import Table, control_points
 from attnfun.network import Axis, Head, Network, rounded
 
 _TRIES = 8
-_LEASTS = (1e-10, 1e-5, 1e-2)  # of θ^{M − 1} for all axes together
-_NORM = 1.7  # what the error of an axis grows by where it passes another one
+_LEASTS = {1: (1e-10, 1e-5, 1e-2), 2: (1e-2, 0.1, 0.4), 3: (0.05, 0.2, 0.5)}  # of θ^{M − 1}, by the number of axes
+_NORM = 2.5  # what the error of an axis grows by where it passes another one
 _ROOM = 0.97  # of eps, for what sampling misses
 _FIBRES = 48  # lines parallel to an axis that its keys are fitted to, at most
 _TOGETHER = 5_000  # points that are looked at together
@@ -60,12 +60,15 @@ class TableHead(Construction):
             raise Infeasible("table: the target is no table of its variables")
         try:
             keys, values, error = _fitted(request, tables, request.eps)
-        except Infeasible as why:
-            raise Infeasible(str(why), _nearest(request, tables)) from None
+        except Infeasible as no:
+            raise Infeasible(str(no), _nearest(request, tables)) from None
         count = int(np.prod([len(axis.slopes) for axis in keys]))
         why = f"table: {count:,} keys are needed, more than {request.max_keys:,}"
         feasible(count <= request.max_keys, why, admitting(count))
-        story: dict[str, Any] = {"pieces": [len(axis.edges) - 1 for axis in keys], "keys a piece": [a.size for a in keys]}
+        story: dict[str, Any] = {
+            "pieces": [len(axis.edges) - 1 for axis in keys],
+            "keys a piece": [a.size for a in keys],
+        }
         size = float(np.abs(values).max())
         story |= {"largest value": size, "sampled error": error}
         return Plan(self.name, count, 1, 1, len(keys) + 1, size, (keys, values), story, settles=True)
@@ -88,11 +91,11 @@ def _nearest(request: Request, tables: list[Table]) -> dict[str, float] | None:
 def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[AxisKeys], Array, float]:
     """Keys of every axis, values (keys, …, outputs), and the sampled error; what rounding adds leaves room for it."""
     why, box = "", request.function.box
-    for least in _LEASTS:
+    for least in _LEASTS[box.dim]:
         room = eps
         while room > 0.2 * eps:
             try:
-                keys, values, error = _within(request, tables, room, least ** (1 / box.dim))
+                keys, values, error = _within(request, tables, room, least)
             except Infeasible as no:
                 why = why or str(no)
                 break
@@ -105,9 +108,7 @@ def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[Axi
     raise Infeasible(why)
 
 
-def _within(
-    request: Request, tables: list[Table], eps: float, least: float
-) -> tuple[list[AxisKeys], Array, float]:
+def _within(request: Request, tables: list[Table], eps: float, least: float) -> tuple[list[AxisKeys], Array, float]:
     """The same without a look at rounding; values are about 1/least times the data on each axis at most."""
     box, share = request.function.box, 1.0
     lines = [_fibres(tables, k) for k in range(box.dim)]

@@ -103,9 +103,7 @@ class AxisKeys:
             raise Infeasible("table: keys of one piece that the dtype cannot tell apart") from None
 
 
-def fit_axis(
-    columns: Columns, knots: Array, low: float, high: float, eps: float, dtype: str, least: float
-) -> AxisKeys:
+def fit_axis(columns: Columns, knots: Array, low: float, high: float, eps: float, dtype: str, least: float) -> AxisKeys:
     """The keys of an axis on [low, high] for all columns, piecewise smooth between the knots, about eps off at most; the
     fewest of those whose logits `dtype` can hold. `least` of θ^{M − 1}: values are about its inverse.
     """
@@ -194,9 +192,7 @@ def _cut(
     return np.append(left[order], right[order][-1]), theta[order]
 
 
-def _spreads(
-    columns: Columns, edges: Array, left: Array, right: Array, size: int, eps: float, least: float
-) -> Array:
+def _spreads(columns: Columns, edges: Array, left: Array, right: Array, size: int, eps: float, least: float) -> Array:
     """(pieces,) the largest θ with which `size` keys are within eps of every column at some points; 0 if none is."""
     middle, half = (left + right) / 2, (right - left) / 2
     at_nodes = columns((middle[:, None] + half[:, None] * chebyshev(size)).ravel())
@@ -234,13 +230,11 @@ def _assembled(columns: Columns, edges: Array, theta: Array, size: int, eps: flo
     """All pieces in one row of keys, with the steepness that every hand-over needs."""
     middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
     steep = _steepness(columns, edges, theta, size, eps)
-    slopes, biases, ends = [], [], []
-    for t in sorted(set(theta)):
-        k, b = _logits(size, t)
-        mass = [float(np.log(np.exp(k * u + b).sum())) for u in (-1.0, 1.0)]
-        slopes.append(k), biases.append(b), ends.append(mass)
-    which = np.searchsorted(np.array(sorted(set(theta))), theta)
-    own, base, mass = np.array(slopes)[which], np.array(biases)[which], np.array(ends)[which]
+    spreads, which = np.unique(theta, return_inverse=True)
+    groups = [_logits(size, float(t)) for t in spreads]
+    masses = [[float(np.log(np.exp(k * u + b).sum())) for u in (-1.0, 1.0)] for k, b in groups]
+    own, base = (np.array([one[i] for one in groups])[which] for i in (0, 1))
+    mass = np.array(masses)[which]
     # in x: logits K_j x + B_j + θ g (x − c)/h + β; K and B by what hands over at every edge, from the middle one out
     centre = len(steep) // 2
     K = np.concatenate([[0.0], np.cumsum(steep)])

@@ -275,7 +275,8 @@ def test_a_graph_with_a_table_is_read_back_as_it_was_and_no_other() -> None:
     for spoil in (
         lambda row: row.update(knots=[[1.0, 1.0]]), lambda row: row.update(shape=[3, 1]),
         lambda row: row["jets"].append(float("nan")), lambda row: row["jets"].pop(), lambda row: row.pop("jets"),
-        lambda row: row.update(knots=7), lambda row: row["knots"][0].reverse(), lambda row: row["jets"].__setitem__(0, "1"),
+        lambda row: row.update(knots=7), lambda row: row["knots"][0].reverse(), lambda row: row["jets"].__setitem__(0,
+        "1"),
     ):  # fmt: skip
         copy = json.loads(json.dumps(data))
         spoil(copy[1][2])

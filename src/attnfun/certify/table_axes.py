@@ -9,17 +9,18 @@
 
 Statement. Let F(c + rξ) = Σ_j F_j ξ^j, and of the true weights T_i = t_i e^{±s_i}. With D(ξ) = Σ T_i e^{z_i ξ} and
 
-    M(ξ) = Σ_i T_i (U_i − F(c + rξ)) e^{z_i ξ} = Σ_k m_k ξ^k,    m_k = Σ_i T_i (U_i − F_0) z_i^k/k! − Σ_{j≥1} F_j Σ_i T_i
-    z_i^{k−j}/(k−j)!
+    M(ξ) = Σ_i T_i (U_i − F(c + rξ)) e^{z_i ξ} = Σ_k m_k ξ^k,
+    m_k = Σ_i T_i (U_i − F_0) z_i^k/k! − Σ_{j≥1} F_j Σ_i T_i z_i^{k−j}/(k−j)!
 
-p·U − F = M/D. After n terms at most R = Σ T_i (|U_i − F_0| E_n + Σ_j |F_j| E_{n−j}) is left, E_m = |z_i|^m e^{|z_i|}/m!.
+p·U − F = M/D. After n terms at most R = Σ T_i (|U_i − F_0| E_n + Σ_j |F_j| E_{n−j}) is left, with E_m =
+|z_i|^m e^{|z_i|}/m!.
 By Jensen D(ξ) ≥ ΣT_i − |Σ T_i z_i|. So on the interval
 
     |p·U − F| ≤ (max_{|ξ|≤1} |m_0 + m_1 ξ + m_2 ξ²| + Σ_{3≤k<n} |m_k| + R)/(ΣT_i − |Σ T_i z_i|).
 
 Intervals are halved until the bound is near what their middles show.
-Rounding. s_i bounds the rounding of logit differences and of exponentials (`exact.exponentials`). Every m_k is off by at
-most Σ of the sizes of its terms times s_i + (keys + 40) u. Keys far away: sorted by slope, neighbours meet at b_m =
+Rounding. s_i bounds the rounding of logit differences and of exponentials (`exact.exponentials`). Every m_k is off by
+at most Σ of the sizes of its terms times s_i + (keys + 40) u. Keys far away: sorted by slope, neighbours meet at b_m =
 (bias_m − bias_{m+1})/(slope_{m+1} − slope_m). Where q ≤ b_m for all m ≥ h, logits fall from key h on, so keys from h on
 weigh at most their number times e^{l_h − l} of a key with logit l; l_h − l is affine in q, so its ends decide. The
 same below. They move p·U by at most that times the range of U.

@@ -10,20 +10,24 @@
 
 **One variable.** net − f is what `table_axes` bounds, all outputs together.
 
-**Several.** V' = F·(I_1 ⊗ … ⊗ I_d) are the values of L_1 … L_d f. As L_1 … L_d − 1 = (L_1 − 1) + L_1 (L_2 − 1) + L_1 L_2 (L_3 − 1), in any order,
+**Several.** V' = F·(I_1 ⊗ … ⊗ I_d) are the values of L_1 … L_d f. As L_1 … L_d − 1 = (L_1 − 1) + L_1 (L_2 − 1) +
+L_1 L_2 (L_3 − 1), in any order,
 
     |L_1 … L_d f − f| ≤ e_1 + Λ_1 (e_2 + Λ_2 e_3),    e_k = sup |L_k f − f|.
 
- 1. Along axis k f is a weighted mean of its control points along the others (of lines the values, of cubics Bernstein's). So
-    e_k is at most the largest error for these columns, functions of one variable, which `table_axes` bounds with I_k c(ξ).
+ 1. Along axis k f is a weighted mean of its control points along the others (of lines the values, of cubics
+ Bernstein's). So
+    e_k is at most the largest error for these columns, functions of one variable, which `table_axes` bounds with I_k
+    c(ξ).
  2. Λ_k likewise: the columns of I_k against 0, their sizes summed.
- 3. Let D_k = I_k O_k − 1, G = V·(O_1 ⊗ … ⊗ O_d). Then V − V' = (V − V·⊗(1 + D_k)) + (G − F)·⊗I_k, so |V·p − V'·p| is at most
-    max|V| (Π (1 + ‖D_k‖) − 1) + max|G − F| Π Λ_k, ‖·‖ the largest row sum.
+ 3. Let D_k = I_k O_k − 1, G = V·(O_1 ⊗ … ⊗ O_d). Then V − V' = (V − V·⊗(1 + D_k)) + (G − F)·⊗I_k, so |V·p − V'·p| is
+    at most max|V| (Π (1 + ‖D_k‖) − 1) + max|G − F| Π Λ_k, ‖·‖ the largest row sum.
 
-Points and matrices follow the pattern of the construction: keys in groups of equal number, edges where groups weigh alike,
-Chebyshev points between the edges, O_k the weights of each group alone. Wrong ones make the bound large and never false. What
-rounding does to F, G, D_k and I_k c(ξ) is counted as units of roundoff times the sizes of the parts, and added.
-Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from tables of several knots.
+Points and matrices follow the pattern of the construction: keys in groups of equal number, edges where groups weigh
+alike, Chebyshev points between the edges, O_k the weights of each group alone. Wrong ones make the bound large and
+never false. What rounding does to F, G, D_k and I_k c(ξ) is counted as units of roundoff times the sizes of the parts,
+and added. Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from tables
+of several knots.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ _LEBESGUE = 3.0  # a bound of Λ that is not improved
 
 
 def tables_of(graph: Graph, names: tuple[str, ...]) -> list[Table] | None:
-    """The tables that the outputs are, of all variables in their order and of the same knots; None where they are not."""
+    """The tables that the outputs are, of all variables in their order and of the same knots; None where they are
+    not."""
     found: list[Table] = []
     for output in graph.outputs:
         node = graph.nodes[output]

@@ -5,7 +5,7 @@
 | symbol | meaning |
 | --- | --- |
 | t_i | knots of an axis, increasing doubles |
-| H_i,0 | linear axis: the hat that is 1 at t_i; cubic axis: the cubic spline with value 1 at t_i, slope 0 at all knots |
+| H_i,0 | linear axis: the hat that is 1 at t_i; cubic axis: the cubics with value 1 at t_i, slope 0 at all knots |
 | H_i,1 | cubic axis alone: slope 1 at t_i, value 0 at all knots |
 | Z | the *jets*, doubles: values, and of cubic axes slopes (of two cubic axes mixed slopes too) |
 

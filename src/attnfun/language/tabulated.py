@@ -4,9 +4,10 @@
 
 `kind` says what joins the numbers: "linear", "cubic" (the not-a-knot spline, one axis after the other) or, of one
 variable, "pchip" or "akima". Of cubics the slopes are SciPy's doubles; the target is the one exact function with these
-values and slopes, which what SciPy computes differs from by rounding. SciPy's own objects are recognised by their public attributes and
-compared with their own values at a few points; SciPy is loaded where a cubic is asked for and nowhere else.
-Failure mode: InvalidRequest in one line for tables that are not sorted, with points twice, missing, NaN or alone.
+values and slopes, which what SciPy computes differs from by rounding. SciPy's own objects are recognised by their
+public attributes and compared with their own values at a few points; SciPy is loaded where a cubic is asked for and
+nowhere else. Failure mode: InvalidRequest in one line for tables that are not sorted, with points twice, missing, NaN
+or alone.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ def table(X: Any, y: Any = None, *, kind: str = "linear", names: Sequence[str] |
     """Measured or computed numbers as a target.
 
     `X`: increasing coordinates of one variable; a tuple or list of such, one a variable, with `y` an array over their
-    grid; or rows of points (n, d) that make up a grid, with `y` their n values; or a data frame or mapping of columns, the
-    last of which is the value. `y` of one variable may be (n, outputs). `kind`: "linear", "cubic", "pchip" or "akima".
+    grid; or rows of points (n, d) that make up a grid, with `y` their n values; or a data frame or mapping of columns,
+    the last of which is the value. `y` of one variable may be (n, outputs). `kind`: "linear", "cubic", "pchip" or
+    "akima".
     """
     one_of("kind", kind, KINDS)
     columns = getattr(X, "columns", None)
@@ -287,6 +289,6 @@ def _compare(found: Tabulated, target: Any) -> None:
     size = max(float(np.abs(one.jets).max()) for one in found.tables)
     if seen.shape != own.shape or not np.allclose(seen, own, rtol=1e-8, atol=1e-9 * size):
         raise InvalidRequest(
-            f"the interpolant {type(target).__name__} is no continuous function of lines, or of cubics without kinks, between"
-            " its points"
+            f"the interpolant {type(target).__name__} is no continuous function of lines, or of cubics without kinks,"
+            " between its points"
         )

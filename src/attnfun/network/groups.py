@@ -3,9 +3,9 @@
     logits k_i (w x + c) + b_i, keys i = M j, …, M j + M − 1 of group j
 
 Groups j and j + 1 meet at the edge where Σ e^{logits} of the one is that of the other. Between its edges a group is met
-by Chebyshev's points, M of them; its own softmax weights at these points are a matrix, whose inverse takes the values of
-a function there to the values of the group's keys. Construction and proof of tables share this; all of it is in floats,
-and no bound rests on it.
+by Chebyshev's points, M of them; its own softmax weights at these points are a matrix, whose inverse takes the values
+of a function there to the values of the group's keys. Construction and proof of tables share this; all of it is in
+floats, and no bound rests on it.
 """
 
 from __future__ import annotations

@@ -48,15 +48,16 @@ def compile(
     `target`: an expression, a list of expressions (several outputs), a function of NumPy arrays (traced; if it cannot
     be, a black box whose `lipschitz` constant must be declared: conditional certificate), or a ReLU network: a
     torch.nn.Sequential of Linear and ReLU, or the path of a safetensors file of weights, whose `domain` may be one pair
-    (-1, 1) for all inputs or a list of pairs; or numbers on a grid (`table`, and SciPy's CubicSpline, PchipInterpolator,
-    RegularGridInterpolator, …), whose `domain` is that of the grid unless a part of it is given. `eps` is absolute, or with `relative` a fraction of the target's range.
-    `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"` returns a network
-    that could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each
-    step. `realise="mlp"` builds the same program of steps with ReLU units instead of softmax heads: an MLP with skip
-    connections, for comparison, proved in the same way (compose and affine only; units count as keys, blocks as heads).
-    Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
-    request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition); `variant`
-    (interpolation): "published", "inclusive" or "optimal".
+    (-1, 1) for all inputs or a list of pairs; or numbers on a grid (`table`, and SciPy's CubicSpline,
+    PchipInterpolator, RegularGridInterpolator, …), whose `domain` is that of the grid unless a part of it is given.
+    `eps` is absolute, or with `relative` a fraction of the target's range. `norm`: "sup" or a number p ≥ 1. `method`:
+    "auto" or a construction's name. `accept="sampled"` returns a network that could not be proved, marked as such,
+    instead of raising Infeasible. `progress` is called with a word on each step. `realise="mlp"` builds the same
+    program of steps with ReLU units instead of softmax heads: an MLP with skip connections, for comparison, proved in
+    the same way (compose and affine only; units count as keys, blocks as heads). Options: `max_keys`, `max_layers`,
+    `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest request that fits; `prefer` "keys",
+    "layers" or "float32" (small values); `temperature` (partition); `variant` (interpolation): "published",
+    "inclusive" or "optimal".
     """
     from attnfun.kinds.function.build import Request
 

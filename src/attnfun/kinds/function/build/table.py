@@ -8,9 +8,9 @@
 Statement. A piecewise linear or cubic function of one variable is within ε of one head, of a few keys a piece
 (`table_keys`): two for a line, three or four for a cubic. The tensor product of such functions is one product head with
 the values V = Z·(Aᵀ ⊗ … ⊗ Aᵀ): each axis repeats the same piece by piece.
-Source: the max-affine partition of `partition`, with pairs of keys of nearly one slope in place of a constant in each cell.
-Construction. Pieces and keys of each axis for all its columns, then V from f at the product of the pieces' points, one
-axis after the other. The error is sampled, and what is asked of the axes is changed until it fits.
+Source: the max-affine partition of `partition`, with pairs of keys of nearly one slope in place of a constant in each
+cell. Construction. Pieces and keys of each axis for all its columns, then V from f at the product of the pieces'
+points, one axis after the other. The error is sampled, and what is asked of the axes is changed until it fits.
 Size: keys of one variable times those of the others. Smooth data need far fewer than their knots.
 Bound: *tables*, from the stored weights.
 Failure mode: rounding. Slopes of keys add up to the changes of the data's slope over ε; noisy data of many points at a
@@ -35,7 +35,7 @@ from attnfun.language.table import Table, control_points
 from attnfun.network import Axis, Head, Network, rounded
 
 _TRIES = 8
-_LEASTS = {1: (1e-10, 1e-5, 1e-2), 2: (1e-2, 0.1, 0.4), 3: (0.05, 0.2, 0.5)}  # of θ^{M − 1}, by the number of axes
+_LARGEST = {1: (1e11, 1e6, 1e3), 2: (1e5, 1e4, 1e3, 1e2), 3: (1e4, 1e3, 1e2)}  # values over the data, by axes
 _NORM = 2.5  # what the error of an axis grows by where it passes another one
 _ROOM = 0.97  # of eps, for what sampling misses
 _FIBRES = 48  # lines parallel to an axis that its keys are fitted to, at most
@@ -91,11 +91,11 @@ def _nearest(request: Request, tables: list[Table]) -> dict[str, float] | None:
 def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[AxisKeys], Array, float]:
     """Keys of every axis, values (keys, …, outputs), and the sampled error; what rounding adds leaves room for it."""
     why, box = "", request.function.box
-    for least in _LEASTS[box.dim]:
+    for most in _LARGEST[box.dim]:
         room = eps
         while room > 0.2 * eps:
             try:
-                keys, values, error = _within(request, tables, room, least)
+                keys, values, error = _within(request, tables, room, most)
             except Infeasible as no:
                 why = why or str(no)
                 break
@@ -108,13 +108,13 @@ def _fitted(request: Request, tables: list[Table], eps: float) -> tuple[list[Axi
     raise Infeasible(why)
 
 
-def _within(request: Request, tables: list[Table], eps: float, least: float) -> tuple[list[AxisKeys], Array, float]:
-    """The same without a look at rounding; values are about 1/least times the data on each axis at most."""
+def _within(request: Request, tables: list[Table], eps: float, most: float) -> tuple[list[AxisKeys], Array, float]:
+    """The same without a look at rounding; values are at most about `most` times the data on each axis."""
     box, share = request.function.box, 1.0
     lines = [_fibres(tables, k) for k in range(box.dim)]
     for _ in range(_TRIES):
         keys = [
-            fit_axis(columns, knots, low, high, share * eps / box.dim, request.dtype, least)
+            fit_axis(columns, knots, low, high, share * eps / box.dim, request.dtype, most)
             for columns, knots, low, high in zip(lines, tables[0].knots, box.low, box.high, strict=True)
         ]
         off = sorted(_sampled(columns, axis) for columns, axis in zip(lines, keys, strict=True))

@@ -9,8 +9,8 @@
 Within one piece softmax over M keys is p(u)·V, and V is chosen so that it is f at M Chebyshev points: V = A f with
 one matrix A for all pieces of the same M and θ. For θ → 0 this tends to the interpolating polynomial of degree M − 1:
 two keys of nearly one slope and large opposite values are a line. So small θ is accurate and its values are large,
-about θ^{1−M}; the largest θ that is accurate enough is taken. All keys of a piece have the piece's own slope K_j besides,
-K_{j+1} − K_j = λ_j: away from edges one piece rules. At an edge the other piece's continuation weighs
+about θ^{1−M}; the largest θ that is accurate enough is taken. All keys of a piece have the piece's own slope K_j
+besides, K_{j+1} − K_j = λ_j: away from edges one piece rules. At an edge the other piece's continuation weighs
 1/(1 + e^{λ|x − t|}), and it leaves f like |Δ slope||x − t| (a line), (x − t)² or (x − t)³: λ_j is the least with which
 that stays small. So one head of rank 2 holds any number of pieces, kinks between them included.
 
@@ -103,9 +103,9 @@ class AxisKeys:
             raise Infeasible("table: keys of one piece that the dtype cannot tell apart") from None
 
 
-def fit_axis(columns: Columns, knots: Array, low: float, high: float, eps: float, dtype: str, least: float) -> AxisKeys:
-    """The keys of an axis on [low, high] for all columns, piecewise smooth between the knots, about eps off at most; the
-    fewest of those whose logits `dtype` can hold. `least` of θ^{M − 1}: values are about its inverse.
+def fit_axis(columns: Columns, knots: Array, low: float, high: float, eps: float, dtype: str, most: float) -> AxisKeys:
+    """The keys of an axis on [low, high] for all columns, piecewise smooth between the knots, about eps off at most;
+    the fewest of those whose logits `dtype` can hold. values at most about `most` times the columns.
     """
     inner = knots[(knots > low) & (knots < high)]
     edges = np.concatenate([[low], inner, [high]])
@@ -115,7 +115,7 @@ def fit_axis(columns: Columns, knots: Array, low: float, high: float, eps: float
         if lost > _HOPELESS * eps and best is not None:
             break  # the slopes' changes are what rounds, whatever the size
         fewer = len(best.slopes) if best is not None and lost <= _ROUNDS * eps else None
-        found = _cut(columns, edges, size, 0.4 * eps, fewer, least)
+        found = _cut(columns, edges, size, 0.4 * eps, fewer, most)
         if found is None:
             continue
         try:
@@ -150,7 +150,16 @@ def _softmax(size: int, theta: float, u: Array) -> Array:
 @lru_cache(maxsize=512)
 def _solver(size: int, theta: float) -> Array:
     """A: from f at the nodes to the values of the keys."""
-    return np.asarray(np.linalg.inv(_softmax(size, theta, chebyshev(size))))
+    try:
+        return np.asarray(np.linalg.inv(_softmax(size, theta, chebyshev(size))))
+    except np.linalg.LinAlgError:
+        return np.full((size, size), np.inf)
+
+
+@lru_cache(maxsize=512)
+def _row(size: int, theta: float) -> float:
+    """How much larger than f the values of a piece may be."""
+    return float(np.abs(_solver(size, theta)).sum(axis=1).max())
 
 
 def _grid(size: int) -> Array:
@@ -165,14 +174,14 @@ def _rows(size: int, theta: float) -> Array:
 
 
 def _cut(
-    columns: Columns, edges: Array, size: int, eps: float, fewer: int | None, least: float
+    columns: Columns, edges: Array, size: int, eps: float, fewer: int | None, most: float
 ) -> tuple[Array, Array] | None:
     """Edges of pieces that `size` keys can fit, and their spreads θ; None where they are not fewer keys."""
     left, right = edges[:1], edges[-1:]
     done: list[tuple[Array, Array, Array]] = []
     total = 0
     while len(left):
-        theta = _spreads(columns, edges, left, right, size, eps, least)
+        theta = _spreads(columns, edges, left, right, size, eps, most)
         good = theta > 0
         done.append((left[good], right[good], theta[good]))
         total += int(good.sum())
@@ -192,7 +201,7 @@ def _cut(
     return np.append(left[order], right[order][-1]), theta[order]
 
 
-def _spreads(columns: Columns, edges: Array, left: Array, right: Array, size: int, eps: float, least: float) -> Array:
+def _spreads(columns: Columns, edges: Array, left: Array, right: Array, size: int, eps: float, most: float) -> Array:
     """(pieces,) the largest θ with which `size` keys are within eps of every column at some points; 0 if none is."""
     middle, half = (left + right) / 2, (right - left) / 2
     at_nodes = columns((middle[:, None] + half[:, None] * chebyshev(size)).ravel())
@@ -216,7 +225,9 @@ def _spreads(columns: Columns, edges: Array, left: Array, right: Array, size: in
         np.maximum.at(worst, owner[use], gap)
         return worst
 
-    found, spreads = np.zeros(len(left)), [t for t in _SPREADS if t ** (size - 1) >= least]
+    found, spreads = np.zeros(len(left)), [t for t in _SPREADS if _row(size, t) <= most]
+    if not spreads:
+        return found
     open_ = off(spreads[-1], np.ones(len(left), dtype=bool)) <= eps  # what the least cannot fit, none can
     for theta in spreads:
         if not open_.any():

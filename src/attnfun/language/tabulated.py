@@ -23,7 +23,8 @@ from attnfun.errors import InvalidRequest, require
 from attnfun.language.domain import Array, Box, intervals
 from attnfun.language.graph import Builder, Graph, is_name
 from attnfun.language.inputs import numbers
-from attnfun.language.numbers import one_of
+from attnfun.language.numbers import one_of, positive
+from attnfun.language.scattered import Scattered
 from attnfun.language.table import MOST, MOST_AXES, Table
 
 KINDS: Final = ("linear", "cubic", "pchip", "akima")
@@ -80,13 +81,16 @@ class Tabulated:
         return found[0] if len(found) == 1 else found
 
 
-def table(X: Any, y: Any = None, *, kind: str = "linear", names: Sequence[str] | None = None) -> Tabulated:
+def table(
+    X: Any, y: Any = None, *, kind: str = "linear", names: Sequence[str] | None = None, lipschitz: float | None = None
+) -> Tabulated | Scattered:
     """Measured or computed numbers as a target.
 
     `X`: increasing coordinates of one variable; a tuple or list of such, one a variable, with `y` an array over their
     grid; or rows of points (n, d) that make up a grid, with `y` their n values; or a data frame or mapping of columns,
     the last of which is the value. `y` of one variable may be (n, outputs). `kind`: "linear", "cubic", "pchip" or
-    "akima".
+    "akima". With `lipschitz` the points may lie anywhere: the target is then every function of that constant that takes
+    these values, and the certificate is conditional.
     """
     one_of("kind", kind, KINDS)
     columns = getattr(X, "columns", None)
@@ -96,12 +100,22 @@ def table(X: Any, y: Any = None, *, kind: str = "linear", names: Sequence[str] |
         rows = np.stack(
             [_finite(X[name], f"column {name}") for name in (columns if columns is not None else X)], axis=1
         )
-        return _from_rows(rows[:, :-1], rows[:, -1], kind, labels[:-1] if names is None else names)
+        own = labels[:-1] if names is None else names
+        if lipschitz is not None:
+            return table(rows[:, :-1], rows[:, -1], names=own, lipschitz=lipschitz)
+        return _from_rows(rows[:, :-1], rows[:, -1], kind, own)
     require(y is not None, "table: values are missing: table(x, y)")
-    if _is_axes(X, y):
+    if lipschitz is None and _is_axes(X, y):
         axes = [_finite(axis, f"table: coordinates {k + 1}") for k, axis in enumerate(X)]
         return _made(axes, _finite(y, "table: values"), kind, names)
     points, values = _finite(X, "table: coordinates"), _finite(y, "table: values")
+    if lipschitz is not None:
+        rows = points[:, None] if points.ndim == 1 else points
+        require(
+            rows.ndim == 2 and rows.size > 0, f"table: coordinates of shape {points.shape}: (n, variables) is needed"
+        )
+        own = names or (("x",) if rows.shape[1] == 1 else tuple(f"x{k + 1}" for k in range(rows.shape[1])))
+        return Scattered(rows, values, positive("lipschitz", lipschitz), _named(rows.shape[1], own))
     if points.ndim == 2 and points.shape[1] == 1:
         points = points[:, 0]
     if points.ndim == 1:
@@ -216,9 +230,9 @@ def _slopes(x: Array, rows: Array, axis: int, kind: str) -> Array:
 # ---------------------------------------------------------------- SciPy's objects
 
 
-def read_table(target: Any) -> Tabulated | None:
-    """The table that `target` is: a Tabulated or an interpolant of SciPy; None for all else."""
-    if isinstance(target, Tabulated):
+def read_table(target: Any) -> Tabulated | Scattered | None:
+    """The table that `target` is: one made by `table` or an interpolant of SciPy; None for all else."""
+    if isinstance(target, Tabulated | Scattered):
         return target
     if isinstance(target, (str, Sequence, np.ndarray)) or not callable(target):
         return None

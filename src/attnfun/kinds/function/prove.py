@@ -56,17 +56,21 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
 
     `goal.eps` only decides how hard the methods try; with None they try for any bound.
     """
-    eps = goal.eps
     try:
         _require_fit(network, function)
         require_extension(function)
+        between, fill = function.between
+        eps = None if goal.eps is None else goal.eps - between
+        provided(
+            eps is None or eps > 0, f"the data leave functions through them {between:.4g} apart from the middle one"
+        )
         bound, rounding = _bound_and_rounding(network, function, goal.norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return undecided(why)
     enough = eps if eps is not None else 1.1 * (bound.high + bound.rounding)
     at_walls = bound.rounding < rounding and not bound.high + rounding <= enough
     lost = bound.rounding if at_walls else rounding
-    total = bound.high + lost
+    total = bound.high + lost + between
     if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
         raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
     return Proof(
@@ -74,10 +78,14 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
         high=math.nextafter(total, math.inf) if total > 0 else 0.0,
         low=bound.low,
         seen=max(bound.low - rounding, bound.firm),  # low is about real arithmetic
-        parts={"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost},
+        parts={
+            "construction": bound.high,
+            "rounding at walls" if at_walls else "rounding": lost,
+            **({} if function.data is None else {"between the points": between}),
+        },
         hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
-        details=bound.details,
+        details=bound.details if function.data is None else {**bound.details, "fill distance": fill},
         conditional=function.graph is None,
         refuted=_refutation(function, bound),
         unmet=f" (rounding {lost:.2g})",

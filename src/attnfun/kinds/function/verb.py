@@ -11,7 +11,7 @@ import numpy as np
 
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.verdict import Proof, verdict
-from attnfun.errors import Infeasible, InvalidRequest, require
+from attnfun.errors import Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.function.view import Approximant
 from attnfun.language.definedness import require_defined
 from attnfun.language.function import FLOOR, Function
@@ -79,10 +79,13 @@ def compile(
         eps, shown = function.absolute(float(eps), dtype)
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
+    between, _ = function.between
+    why = f"the data leave functions through them {between:.4g} apart from the middle one, so eps={eps:g} cannot be met"
+    feasible(between < eps, why, {"eps": float(f"{1.2 * between:.3g}")})
     goal = Goal(float(eps), power, shown)
     extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
     more = {"realise": realise, "options": extra, **_limits(options)}
-    request = Request(function, float(eps) * _SHARE, power, dtype, int(seed), **more)
+    request = Request(function, (float(eps) - between) * _SHARE, power, dtype, int(seed), **more)
     proposals = _Proposals(request, goal, method, say)
     try:
         with one_thread():
@@ -139,7 +142,8 @@ class _Proposals:
     def _tightened(self, construction: Any, plan: Any) -> Generator[Proposal, Certificate, str]:
         """One construction, asked for as much less as its proof was over; says why it failed."""
         assert self.goal.eps is not None
-        eps, share, failure, before = self.goal.eps, _SHARE, "", math.inf
+        between, _ = self.request.function.between
+        eps, share, failure, before = self.goal.eps - between, _SHARE, "", math.inf
         for attempt in range(_TRIES):
             request = replace(self.request, eps=eps * share, attempt=attempt)
             if attempt:
@@ -160,7 +164,9 @@ class _Proposals:
             failure = f"{plan.keys:,} {what}, not proved ({certificate.reason})"
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not help
-            reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
+            reached = (
+                certificate.error[1] - between
+            )  # ask for as much less as the proof was over, a little more each time
             room, lost = eps / reached, certificate.parts.get("rounding", 0.0)
             if request.dtype == "float32":  # of which only what is not rounding shrinks
                 if reached > 0.99 * before and lost > 0.1 * eps:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from attnfun.lab.studies.report import report
     from attnfun.lab.studies.runner import reproduce
     from attnfun.language.domain import Box
+    from attnfun.language.tabulated import Tabulated, table
     from attnfun.learn.compare import Comparison, compare
     from attnfun.learn.train import train
     from attnfun.limits.embedding import EmbeddingDimension, embed_dim
@@ -63,6 +64,7 @@ __all__ += ["matching", "sparse_average", "lexicographic", "interpolation", "int
 __all__ += ["Model", "Approximant", "SequenceApproximant", "SetApproximant", "RelationApproximant", "TrilinearForm"]
 __all__ += ["Retrieval", "InContextSolver", "Neighbours", "Matching", "SparseAverage", "LexicographicHead"]
 # what is asked
+__all__ += ["table", "Tabulated"]
 __all__ += ["Box", "Relation", "SequenceMap", "InContextTask", "Architecture", "TokenArchitecture"]
 # what is done with models
 __all__ += ["load", "verify", "train", "compare", "Comparison", "diagnose", "Diagnosis", "Certificate", "Status"]

@@ -12,7 +12,7 @@ from flint import acb, arb
 import attnfun as af
 from attnfun.certify import Status, ellipse
 from attnfun.certify import nodes as nodes_module
-from attnfun.certify.exact import _exponentials, network_at, network_in_doubles
+from attnfun.certify.exact import exponentials, network_at, network_in_doubles
 from attnfun.certify.nodes import _leading, _tail, chebyshev_nodes, interpolation_matrix, prove_by_nodes
 from attnfun.certify.view import Undecided, view
 from attnfun.kinds.function.prove import prove
@@ -206,7 +206,7 @@ def test_exponentials_by_arithmetic_alone_are_within_eight_units() -> None:
         [-600 * rng.random(3000), -rng.random(2000), [0.0, -600.0], -np.log(2) * np.arange(1.0, 800) / 2]
     )
     with precision(128):
-        for t, y in zip(d.tolist(), _exponentials(d).tolist(), strict=True):
+        for t, y in zip(d.tolist(), exponentials(d).tolist(), strict=True):
             assert abs_upper(arb(y) / arb(t).exp() - 1) <= 4 * 2.0**-53
 
 

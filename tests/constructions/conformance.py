@@ -22,7 +22,7 @@ from attnfun.certify.witness import outputs_at
 from attnfun.errors import AttnfunError, Infeasible
 from attnfun.kinds.function.build import CONSTRUCTIONS, Request
 from attnfun.kinds.function.view import Approximant
-from attnfun.language import precision
+from attnfun.language import Graph, precision
 from attnfun.language.enclosures import upper
 from attnfun.network import evaluate, identical
 from certify.hunting import BOUNDS, Array, errors, formula_rounding, worst_error
@@ -35,6 +35,17 @@ torch.set_num_threads(1)
 def crooked(x: Any, y: Any) -> Any:
     """A black box: branches on its values, so it cannot be traced. Lipschitz constant 1 in the Euclidean norm."""
     return x / 2 if x > y else y / 2
+
+
+def on_grid(*shape: int, kind: str = "linear", outputs: int = 1, rough: float = 1.0) -> Graph:
+    """Numbers on an uneven grid of [0, 1]^d, half of a wave and half of noise."""
+    rng = np.random.default_rng(sum(shape))
+    axes = [np.concatenate([[0.0], np.sort(rng.uniform(0.05, 0.95, n - 2)), [1.0]]) for n in shape]
+    wave = np.cos(3 * sum(np.meshgrid(*axes, indexing="ij")))
+    columns = [wave + rough * rng.uniform(-1, 1, shape) for _ in range(outputs)]
+    made = af.table(tuple(axes), columns[0], kind=kind) if outputs == 1 else None
+    made = made or af.table(axes[0], np.stack(columns, axis=1), kind=kind)
+    return made.graph(made.names)
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,16 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("relu(x - 2*y)", X2, 1e-3, {"dtype": "float32"}),
         Case("relu(x + y) + relu(x - 1.9*y)", X2, 0.4),
     ),
+    "table": (
+        Case(on_grid(12), "x=0:1", 1e-4),
+        Case(on_grid(40, kind="cubic"), "x=0.1:0.8", 1e-3),
+        Case(on_grid(20, outputs=3), "x=0:1", 1e-2),
+        Case(on_grid(9, kind="pchip"), "x=0:1", 1e-2, {"norm": 2}),
+        Case(on_grid(5, rough=0.1), "x=0:1", 0.05, {"dtype": "float32"}),
+        Case(on_grid(6, 5), "x=0:1;y=0:1", 1e-2),
+        Case(on_grid(9, 8, kind="cubic", rough=0.01), "x=0:0.7;y=0:1", 1e-2, slow=True),
+        Case(on_grid(4, 3, 5), "x=0:1;y=0:1;z=0:1", 0.05, slow=True),
+    ),
     "partition": (
         Case("abs(x)", X1, 1e-2),
         Case("max(sin(5*x), x**2)", X1, 0.05, {"temperature": "sharp"}),
@@ -216,6 +237,14 @@ REFUSED: dict[str, tuple[Case, ...]] = {
         Case("relu(relu(x) - y)", X2, 1e-3, {"max_layers": 1}),
         Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
         Case("relu(x)", X1, 1e-2, MLP),
+    ),
+    "table": (
+        Case("sin(x)", X1, 1e-3),
+        Case(crooked, X2, 0.1, {"lipschitz": 1.0}),
+        Case(on_grid(12), "x=0:1", 1e-2, {"max_keys": 5}),
+        Case(on_grid(12), "x=0:1", 1e-12),
+        Case(on_grid(12), "x=0:1", 1e-5, {"dtype": "float32"}),
+        Case(on_grid(12), "x=0:1", 1e-2, MLP),
     ),
     "partition": (
         Case("sin(x)*y*z", "x=0:9;y=0:9;z=0:9", 1e-6),

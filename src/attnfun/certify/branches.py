@@ -28,7 +28,7 @@ def decide_branches(graph: Graph, names: tuple[str, ...], low: Array, high: Arra
     builder = Builder()
 
     def branch(node: Node, args: list[int]) -> int | None:
-        if node.op not in NOT_ANALYTIC or node.op in ("floor", "round"):
+        if node.op not in NOT_ANALYTIC or node.op in ("floor", "round", "table"):
             return None
         difference = values[node.args[0]] - values[node.args[1]] if len(args) == 2 else values[node.args[0]]
         column = np.atleast_1d(np.asarray(difference, dtype=object))

@@ -106,7 +106,7 @@ def network_in_doubles(view: View, x: Array) -> tuple[Array, Array]:
 
     No library is trusted here beyond IEEE arithmetic. Up to a common factor the weight of key j is e^{d_j ± s_j}, d_j
     the computed logit less the largest one and s_j = 8u (|k_j| (|w| max|x| + |c|) + |b_j|) + u |d_j| for the roundings
-    of x, q, the logit and d_j. The computed t_j is e^{d_j} up to 8u (`_exponentials`). With T_j the true weights,
+    of x, q, the logit and d_j. The computed t_j is e^{d_j} up to 8u (`exponentials`). With T_j the true weights,
     η_j = s_j + 16u and h' = Σ t_j V_j/Σ t_j,
 
         |h − h'| = |Σ (T_j − t_j)(V_j − h')|/Σ T_j ≤ 2 Σ t_j η_j |V_j − h'|/Σ t_j        where all η_j ≤ 0.02,
@@ -123,7 +123,7 @@ def network_in_doubles(view: View, x: Array) -> tuple[Array, Array]:
         d = logits - logits.max(axis=1, keepdims=True)
         parts = abs(axis.w) * far + abs(axis.c)
         off = _U * (8 * (parts * np.abs(axis.slopes) + np.abs(axis.biases)) + np.abs(d) + 16)
-        t = _exponentials(np.maximum(d, -600.0))
+        t = exponentials(np.maximum(d, -600.0))
         total = t.sum(axis=1, keepdims=True)
         value = (t @ values) / total
         swing = np.stack(
@@ -142,7 +142,7 @@ def network_in_doubles(view: View, x: Array) -> tuple[Array, Array]:
     return out, (doubt + gamma(terms, _U) * size) * (1 + 1e-9) + 1e-300
 
 
-def _exponentials(d: Array) -> Array:
+def exponentials(d: Array) -> Array:
     """e^d for -600 ≤ d ≤ 0, within a factor 1 ± 8·2^-53, by IEEE arithmetic alone.
 
     d = k ln 2 + r, |r| < 0.3466: k times the first part of ln 2 is exact, and r is off by less than u. Of Σ r^i/i! what

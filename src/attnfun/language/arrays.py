@@ -22,6 +22,7 @@ import numpy.typing as npt
 from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, NotAnalytic, run, static
 from attnfun.language.operations.entry import Operation
+from attnfun.language.table import on_arrays
 
 Array = npt.NDArray[Any]
 _quiet: Final = np.errstate(all="ignore")
@@ -107,6 +108,8 @@ class ArrayAlgebra(Algebra[Array]):
         if entry.arity == 1:
             return _quiet(lambda self, x: function(converted(self, x)))
         return _quiet(lambda self, *args: function(*(converted(self, x) for x in args)))
+
+    table = on_arrays
 
     def _floating(self, x: Array) -> Array:
         x = np.asarray(x)

@@ -25,6 +25,7 @@ from attnfun.language.graph import Graph, Ratio
 from attnfun.language.interpret import Algebra, run, static
 from attnfun.language.operations.entry import Operation
 from attnfun.language.operations.shapes import THIN_BITS, Map, absolute, nonnegative, rising
+from attnfun.language.table import on_balls
 
 # --- powers, extrema, choices -----------------------------------------------------------------------------------------
 
@@ -211,6 +212,8 @@ class BallAlgebra(Algebra[Ball]):
             return self.div(*run(quotient.graph, self, {"u": t}))  # an end of the domain has a value, but no slope
 
         return lift(value)(x)
+
+    table = on_balls
 
     # hull: a ball containing x and y; choose: a where x > y is proved, b where x < y is, the hull of both elsewhere
     hull, choose = map(static, (_binary(_hull), _binary(_choose, 4)))

@@ -31,6 +31,8 @@ from attnfun.language.pieces import Lowered, lowered
 from attnfun.language.quadrants import by_quadrant
 from attnfun.language.relu_units import Dense, read_units
 from attnfun.language.removable import extended
+from attnfun.language.scattered import Scattered
+from attnfun.language.tabulated import read_table
 from attnfun.language.target import Target
 from attnfun.language.trace import parts_of, traced
 from attnfun.language.vertices import broken_line
@@ -45,7 +47,8 @@ class Function(Target):
     """f : box → R^p.
 
     `graph` is the expression, or None for a black box; then `call` evaluates it, (n, d) → (n, p), and `lipschitz` is
-    the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Where the expression that was asked for
+    the declared constant: |f(x) − f(y)|_∞ ≤ lipschitz · |x − y|_2 on the box. Of scattered `data` f is any such
+    function through them, and `call` the middle one. Where the expression that was asked for
     has removable singularities, `graph` is its continuous extension (`removable`) and `source` the expression itself,
     and so where the expression is a broken line of few vertices (`vertices`), or is made of pieces (`pieces`), jumps of
     at most `slack` left out. With a `band` δ it is asked for only where every argument of a sign is at least δ in size.
@@ -62,6 +65,7 @@ class Function(Target):
     source: Graph | None = None
     slack: float = 0.0
     band: float | None = None
+    data: Scattered | None = None
 
     @classmethod
     def of(cls, graph: Graph, box: Box, outputs: tuple[str, ...], slack: float = 0.0) -> Function:
@@ -134,21 +138,31 @@ class Function(Target):
         """What was asked for, as it is stored and shown."""
         return self.graph if self.source is None else self.source
 
+    @cached_property
+    def between(self) -> tuple[float, float]:
+        """Of scattered data how far functions through them may be from the middle one, and the fill distance."""
+        return (0.0, 0.0) if self.data is None else self.data.between(self.box)
+
     @classmethod
     def on(cls, target: Any, domain: Any, lipschitz: float | None = None) -> Function:
         """A Function from whatever `read` takes, on a domain in any of its forms."""
-        mlp = read_mlp(target)
-        box = Box.parse(domain, target) if mlp is None else mlp.box(domain)
-        return cls.read(target if mlp is None else mlp, box, lipschitz)
+        own = read_mlp(target) or read_table(target)  # they know what their inputs are
+        if own is not None:
+            return cls.read(own, own.box(domain), lipschitz)
+        return cls.read(target, Box.parse(domain, target), lipschitz)
 
     @classmethod
     def read(cls, target: Any, box: Box, lipschitz: float | None = None) -> Function:
-        """A Function from text, a list of texts, a Graph, an MLP (`mlp`), or a Python callable (traced if possible)."""
+        """A Function from text, a list of texts, a Graph, an MLP (`mlp`), a table (`tabulated`), or a Python callable
+        (traced if possible).
+        """
         if isinstance(target, Function):
             return target
-        mlp = read_mlp(target)
-        if mlp is not None:
-            graph = mlp.graph(box.names)
+        own = read_mlp(target) or read_table(target)
+        if isinstance(own, Scattered):
+            return cls(None, box, ("f",), own.middle, own.lipschitz, data=own)
+        if own is not None:
+            graph = own.graph(box.names)
         elif isinstance(target, Graph):
             graph = target
         elif isinstance(target, str):
@@ -159,8 +173,8 @@ class Function(Target):
             graph = parse(list(target), box.names)
         else:
             raise InvalidRequest(
-                f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, or"
-                " an MLP"
+                f"target {target!r:.80}: give an expression, a list of expressions, a function of NumPy arrays, an"
+                " MLP, or a table"
             )
         require(lipschitz is None, "lipschitz= is for black boxes only: an expression has its own, derived constant")
         return cls.of(graph, box, _output_names(len(graph.outputs)))
@@ -196,6 +210,8 @@ class Function(Target):
     @property
     def text(self) -> str:
         """The target as a person would write it (from the graph itself, never from stored text)."""
+        if self.data is not None:
+            return self.data.text
         if self.graph is None:
             return f"black box, Lipschitz constant {self.lipschitz:g} declared"
         texts = (self.source or self.graph).texts
@@ -249,6 +265,11 @@ class Function(Target):
             other = Function.read(given, self.box)
             if other.expression != self.expression:
                 raise InvalidRequest(f"the file is about {self.text[:150]}, not about {other.text[:150]}")
+            return self
+        if self.data is not None:
+            other = Function.read(given, self.box)
+            if other.data is None or other.data.to_json() != self.data.to_json() or other.lipschitz != self.lipschitz:
+                raise InvalidRequest(f"the file is about {self.text}, not about {other.text[:150]}")
             return self
         require(callable(given), "the file's target is a black box; pass the Python function itself")
         call = Function.read(_opaque(given), self.box, self.lipschitz).call
@@ -315,6 +336,7 @@ class Function(Target):
     def to_json(self) -> dict[str, Any]:
         if self.graph is None:
             own: dict[str, Any] = {"kind": "black box", "lipschitz": self.lipschitz}
+            own |= {} if self.data is None else {"data": self.data.to_json()}
         else:
             graph = self.source or self.graph
             own = {"kind": "function", "graph": graph.to_json(), "text": self.text}
@@ -335,6 +357,11 @@ class Function(Target):
             lipschitz = data.get("lipschitz")
             if not isinstance(lipschitz, float) or not lipschitz > 0:
                 raise DamagedFile("the file's black box has no Lipschitz constant")
+            if "data" in data:
+                known = Scattered.from_json(data["data"], lipschitz, box.names)
+                if known is None or len(names) != 1:
+                    raise DamagedFile("the file's scattered data cannot be read")
+                return cls(None, box, tuple(names), known.middle, lipschitz, data=known)
             return cls(None, box, tuple(names), None, lipschitz)
         graph = Graph.from_json(data.get("graph"))
         if len(graph.outputs) != len(names) or not set(graph.variables) <= set(box.names):

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra
 from attnfun.language.operations.entry import Operation
+from attnfun.language.table import on_duals
 
 T = TypeVar("T")
 
@@ -158,6 +159,8 @@ class GradientAlgebra(Algebra[Dual[T]], Generic[T]):
         following = replace(quotient, derivative=j)
         value = self.base.ratio(x.value, quotient)
         return self.chain(x, value, lambda: self.base.mul(self._c(j), self.base.ratio(x.value, following)))
+
+    table = on_duals
 
     @classmethod
     def method(cls, entry: Operation) -> Callable[..., Dual[Any]]:

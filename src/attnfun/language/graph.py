@@ -10,6 +10,7 @@ operations are therefore equal as values.
              some carry a whole number: jv(n, x)
     binary   add sub mul div, pow (x**y with a y that is no rational constant), and those of `operations`: max min
     ternary  where (u, a, b): a where u > 0, b where u <= 0
+    tables   table (value: Table), numbers on a grid and what joins them, of as many arguments as the grid has axes
     derived  ratio (value: Ratio), a quotient continued to a point where both sides vanish; unary, never read or written
 
 Failure modes: a constant outside [1e-300, 1e300], a division by the constant zero, an exponent above 1000 or a graph
@@ -31,6 +32,7 @@ from typing import Any, Final
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.language.brief import Brief
 from attnfun.language.operations import OPERATIONS
+from attnfun.language.table import Table
 from attnfun.language.vectors import entry
 
 FUNCTIONS: Final = tuple(name for name, entry in OPERATIONS.items() if entry.arity == 1)
@@ -39,9 +41,9 @@ UNARY: Final = frozenset({"neg", "powi", "powr", "ratio", *FUNCTIONS})
 BINARY: Final = frozenset({"add", "sub", "mul", "div", "pow", *(n for n, op in OPERATIONS.items() if op.arity == 2)})
 TERNARY: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.arity == 3)
 JUMPS: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.needs and entry.needs.continuity)
-NOT_ANALYTIC: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.rectangle is None)
+NOT_ANALYTIC: Final = frozenset({"table", *(name for name, entry in OPERATIONS.items() if entry.rectangle is None)})
 PARTIAL: Final = frozenset({"powr", "pow", "ratio", *(name for name, entry in OPERATIONS.items() if entry.needs)})
-OPS: Final = (NULLARY | UNARY | BINARY | TERNARY) - {"ratio"}
+OPS: Final = (NULLARY | UNARY | BINARY | TERNARY | {"table"}) - {"ratio"}
 
 MAX_NODES: Final = 200_000
 MAX_OUTPUTS: Final = 1_000
@@ -103,9 +105,12 @@ class Ratio:
     derivative: int = 0
 
 
-Value = Fraction | int | str | Ratio | None
+Value = Fraction | int | str | Ratio | Table | None
 _WHOLE: Final = frozenset(name for name, entry in OPERATIONS.items() if entry.whole)
-_CARRIED: Final[dict[str, type]] = {"powi": int, "powr": Fraction, "ratio": Ratio, **dict.fromkeys(_WHOLE, int)}
+_CARRIED: Final[dict[str, type]] = {
+    **{"powi": int, "powr": Fraction, "ratio": Ratio, "table": Table},
+    **dict.fromkeys(_WHOLE, int),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +231,7 @@ class Graph(Brief):
             if node.args:
                 row.append(list(node.args))
             if node.value is not None:
-                row.append(str(node.value) if isinstance(node.value, Fraction) else node.value)
+                row.append(_written(node.value))
             rows.append(row)
         return [*rows, ["out", list(self.outputs)]]
 
@@ -244,18 +249,18 @@ class Graph(Brief):
             if not isinstance(row, list) or not row or not isinstance(row[0], str) or row[0] not in OPS:
                 raise bad(f"row {i} is no operation")
             op: str = row[0]
-            arity = arity_of(op)
-            has_value = op in ("const", "var", "powi", "powr") or op in _WHOLE
-            if len(row) != 1 + (arity > 0) + has_value:
+            has_value = op in ("const", "var", "powi", "powr", "table") or op in _WHOLE
+            if len(row) != 1 + (op not in NULLARY) + has_value:
                 raise bad(f"row {i} ({op}) has the wrong length")
-            args = _indices(row[1] if arity else [], i)
-            if args is None or len(args) != arity:
-                raise bad(f"row {i} ({op}) must use {arity} earlier rows")
             value: Value = None
             if has_value:
                 value = _value(op, row[-1])
                 if value is None:
                     raise bad(f"row {i} ({op}) carries a value it cannot have")
+            arity = arity_of(op, value)
+            args = _indices(row[1] if arity else [], i)
+            if args is None or len(args) != arity:
+                raise bad(f"row {i} ({op}) must use {arity} earlier rows")
             nodes.append(Node(op, args, value))
         last = data[-1]
         if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
@@ -318,7 +323,7 @@ class Builder:
         if op in ("powi", "powr"):
             assert isinstance(value, Fraction | int)
             return self._power(args[0], value if type(value) is Fraction else Fraction(value))
-        if op == "ratio":
+        if op in ("ratio", "table"):
             return self._store(Node(op, args, value))
         if op == "div" and constants[1] == 0:
             raise InvalidRequest("division by zero")
@@ -485,13 +490,15 @@ def _check_constant(value: Fraction) -> None:
         raise InvalidRequest(OUT_OF_RANGE)
 
 
-def arity_of(op: str) -> int:
-    """How many arguments the operation has; -1 of a name that is none."""
+def arity_of(op: str, value: object = None) -> int:
+    """How many arguments the operation, which carries the value, has; -1 of what is none."""
+    if op == "table":
+        return value.dim if isinstance(value, Table) else -1
     return next((n for n, ops in enumerate((NULLARY, UNARY, BINARY, TERNARY)) if op in ops), -1)
 
 
 def _check_shape(op: str, args: tuple[int, ...], value: Value, count: int) -> None:
-    arity = arity_of(op)
+    arity = arity_of(op, value)
     if arity < 0:
         raise ValueError(f"unknown operation {op!r}")
     if len(args) != arity or (args and not 0 <= min(args) <= max(args) < count):
@@ -579,8 +586,9 @@ def _text(nodes: Sequence[Node], index: int, limit: int) -> str:
             branches = ", ".join(texts[arg][0] for arg in args[1:])
             text, precedence = f"where({_condition(nodes, args[0], texts)}, {branches})", _ATOM
         else:
-            whole = [] if node.value is None else [str(node.value)]
-            text, precedence = f"{op}({', '.join([*whole, *(texts[arg][0] for arg in args)])})", _ATOM
+            name = node.value.name if isinstance(node.value, Table) else op
+            whole = [str(node.value)] if isinstance(node.value, int) else []
+            text, precedence = f"{name}({', '.join([*whole, *(texts[arg][0] for arg in args)])})", _ATOM
         texts[i] = (text[: limit + 1], precedence)
     text = texts[index][0]
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
@@ -635,7 +643,16 @@ def _indices(row: object, below: int) -> tuple[int, ...] | None:
     return tuple(row) if good else None
 
 
+def _written(value: Value) -> Any:
+    """What a node carries, as JSON."""
+    if isinstance(value, Table):
+        return value.to_json()
+    return str(value) if isinstance(value, Fraction) else value
+
+
 def _value(op: str, item: object) -> Value:
+    if op == "table":
+        return Table.from_json(item)
     if op == "var":
         return item if isinstance(item, str) and is_name(item) else None
     if op == "powi" or op in _WHOLE:

@@ -30,14 +30,15 @@ def not_analytic(op: str) -> Callable[..., Any]:
 
 class Algebra(Generic[T]):
     """What every operation of the graph means for values of type T: a method of the operation's name (`graph` lists
-    them), of one or two values; `powi`, `powr`, `ratio` and jv(n, x) of a value and what the node carries; `pi` and
-    `e` of none. Arithmetic, powers and `ratio` are written here or by the algebra; the others `method` makes of their
-    entries, when they are first used.
+    them), of one, two or three values; `powi`, `powr`, `ratio`, `table` and jv(n, x) of values and what the node
+    carries; `pi` and `e` of none. Arithmetic, powers, `ratio` and `table` are written here or by the algebra; the
+    others `method` makes of their entries, when they are first used.
 
     What stands here is for values that compute by operators and have no order. Shapes broadcast where T has shapes.
     """
 
     add, sub, mul, neg = map(static, (operator.add, operator.sub, operator.mul, operator.neg))
+    table = not_analytic("table")
 
     def constant(self, value: Fraction, /) -> T:
         raise NotImplementedError
@@ -112,5 +113,5 @@ def step(node: Node, algebra: Algebra[T], env: Mapping[str, T], values: Mapping[
     if op == "const":
         assert isinstance(value, Fraction)
         return algebra.constant(value)
-    result = getattr(algebra, op)(values[args[0]], value)
+    result = getattr(algebra, op)(*(values[a] for a in args), value)
     return result

@@ -38,6 +38,7 @@ from attnfun.language.interval import (
 )
 from attnfun.language.numbers import above, below
 from attnfun.language.operations.entry import Operation
+from attnfun.language.table import on_intervals
 
 __all__ = ["Interval", "IntervalAlgebra"]
 
@@ -127,6 +128,8 @@ class IntervalAlgebra(Algebra[Interval]):
 
     def clipped(self, x: Interval) -> Interval:
         return Interval(np.where(x.hi >= 0, np.maximum(x.lo, 0.0), x.lo), x.hi)
+
+    table = on_intervals
 
     def hull(self, x: Interval, y: Interval) -> Interval:
         """The smallest interval containing x and y."""

@@ -39,6 +39,7 @@ from attnfun.language.graph import Ratio
 from attnfun.language.interpret import Algebra, NotAnalytic
 from attnfun.language.operations.entry import Operation
 from attnfun.language.operations.shapes import THIN_BITS
+from attnfun.language.table import on_series
 
 Series = Any  # flint.arb_series, flint.acb_series
 
@@ -198,6 +199,8 @@ class SeriesAlgebra(Algebra[Series]):
         if entry.whole:
             return lambda self, x, k: self._compose(entry.name, lambda c, n: taylor(self, k, c, n), x)
         return lambda self, x: self._compose(entry.name, lambda c, n: taylor(self, c, n), x)
+
+    table = on_series
 
     def positive(self, name: str, c: Ball) -> bool:
         """Whether c > 0 or c < 0 is proved; an exact 0 proves neither: it says nothing about the neighbours."""

@@ -372,7 +372,7 @@ class Tracer(_Stand):
         self.builder = builder
         self.index = index
 
-    def _apply(self, op: str | Made, *args: Any) -> Any:
+    def _apply(self, op: str | Made, *args: Any, value: Any = None) -> Any:
         array = next((arg for arg in args if isinstance(arg, TracerArray)), None)
         if array is not None:
             return array._apply(op, *args)
@@ -381,6 +381,8 @@ class Tracer(_Stand):
         build, kind = self.builder, Truth if op in _TRUTHS else Tracer
         try:
             nodes = [_index(build, arg) for arg in args]
+            if value is not None:
+                return Tracer(build, build.apply(str(op), *nodes, value=value))
             return kind(build, written(build, op, nodes) if isinstance(op, str) else op(build, *nodes))
         except InvalidRequest as error:
             raise Untraceable(f"the function cannot be traced: {error}") from None

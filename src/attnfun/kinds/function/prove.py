@@ -22,6 +22,7 @@ from attnfun.certify.jumps import prove_by_jumps
 from attnfun.certify.moments import prove_by_moments
 from attnfun.certify.nodes import prove_by_nodes
 from attnfun.certify.rounding import hypotheses, rounding_bound
+from attnfun.certify.tables import prove_by_tables, tables_of
 from attnfun.certify.verdict import Proof, undecided
 from attnfun.certify.view import Array, Bound, Undecided, View, provided, view
 from attnfun.certify.witness import best_witness, computed_witness, worst_points
@@ -34,6 +35,7 @@ from attnfun.network import Network, evaluate
 from attnfun.search import Goal, Say, certified
 
 _MANY = 50_000  # values of a head, up to which an L^p norm is proved by boxes first
+_NEAR = 100.0
 _FEW = 300  # the most keys of a sharp partition that the moments are tried on
 _SHARP = 6.0  # least logit step over a cell above which a product head is judged as a partition first
 
@@ -57,11 +59,15 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
 
     `goal.eps` only decides how hard the methods try; with None they try for any bound.
     """
-    eps = goal.eps
     try:
         _require_fit(network, function)
         require_extension(function)
         gap = joined_gap(function, goal.norm)
+        between, fill = function.between
+        eps = None if goal.eps is None else goal.eps - between
+        provided(
+            eps is None or eps > 0, f"the data leave functions through them {between:.4g} apart from the middle one"
+        )
         bound, rounding = _bound_and_rounding(network, function, goal.norm, eps, say)
     except (Undecided, AttnfunError) as why:
         return undecided(why)
@@ -70,9 +76,10 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
     enough = eps if eps is not None else 1.1 * (bound.high + bound.rounding)
     at_walls = bound.rounding < rounding and not bound.high + rounding <= enough
     lost = bound.rounding if at_walls else rounding
-    total = bound.high + lost + gap
+    total = bound.high + lost + gap + between
     parts = {"construction": bound.high, "rounding at walls" if at_walls else "rounding": lost}
     parts |= {"pieces": gap} if gap else {}
+    parts |= {} if function.data is None else {"between the points": between}
     if not (0 <= bound.low <= bound.high and rounding >= 0 and total >= 0):  # NaN must not pass; two different codes
         raise AssertionError(f"{bound.method}: low {bound.low}, high {bound.high}, rounding {rounding}: no certificate")
     return Proof(
@@ -83,7 +90,7 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
         parts=parts,
         hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),
-        details=bound.details,
+        details=bound.details if function.data is None else {**bound.details, "fill distance": fill},
         conditional=function.graph is None,
         refuted=_refutation(function, bound),
         unmet=f" (rounding {lost:.2g})",
@@ -157,11 +164,14 @@ def _bound_and_rounding(
         "affine": partial(prove_by_affine, seen, function),  # its witness is a point: an L^p norm drops it below
     }
     if graph is not None:
+        tables = tables_of(graph, names)
+        if tables is not None:
+            methods["tables"] = partial(prove_by_tables, seen, tables, graph, names, goal, starts)
         methods["nodes"] = partial(prove_by_nodes, seen, graph, names, estimate, goal)
         methods["moments"] = partial(prove_by_moments, seen, graph, names, estimate, goal, starts, stop)
     best: Bound | None = None
     reasons = []
-    for name in _order(seen, graph, norm):
+    for name in [*("tables",) * ("tables" in methods), *_order(seen, graph, norm)]:
         say(f"proof by {name}")
         try:
             bound = methods[name]()
@@ -174,7 +184,10 @@ def _bound_and_rounding(
         total = bound.high + min(rounding, bound.rounding)
         if best is None or total < best.high + min(rounding, best.rounding):
             best = bound
-        if bound.high <= goal or total <= wanted or bound.low > stop:  # below the goal, or as computed what is wanted
+        near = name == "tables" and bound.high <= _NEAR * goal  # no other method sees kinks as closely
+        if (
+            near or bound.high <= goal or total <= wanted or bound.low > stop
+        ):  # below the goal, or as computed what is wanted
             return bound, rounding
     if graph is not None and math.isinf(norm) and (best is None or best.low <= goal):
         low, witness = best_witness(seen, graph, names, starts, (seen.high - seen.low) / 200, evaluations=80)

@@ -13,7 +13,7 @@ import numpy as np
 from attnfun.certify.certificate import Certificate
 from attnfun.certify.extension import joined_gap, require_joined
 from attnfun.certify.verdict import Proof, verdict
-from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, require
+from attnfun.errors import AttnfunError, Infeasible, InvalidRequest, feasible, require
 from attnfun.kinds.function.view import Approximant
 from attnfun.language.arrays import values_at
 from attnfun.language.definedness import require_defined
@@ -34,8 +34,8 @@ _OPTIONS = {"temperature", "variant", "max_keys", "max_layers", "max_heads", "ma
 
 def compile(
     target: Any,
-    domain: Any,
-    eps: float,
+    domain: Any = None,
+    eps: float = math.nan,
     *,
     method: str = "auto",
     norm: float | str = "sup",
@@ -54,16 +54,18 @@ def compile(
     `target`: an expression, a list of expressions (several outputs), a function of NumPy arrays (traced; if it cannot
     be, a black box whose `lipschitz` constant must be declared: conditional certificate), or a ReLU network: a
     torch.nn.Sequential of Linear and ReLU, or the path of a safetensors file of weights, whose `domain` may be one pair
-    (-1, 1) for all inputs or a list of pairs. `eps` is absolute, or with `relative` a fraction of the target's range.
-    `norm`: "sup" or a number p ≥ 1. `method`: "auto" or a construction's name. `accept="sampled"` returns a network
-    that could not be proved, marked as such, instead of raising Infeasible. `progress` is called with a word on each
-    step. `realise="mlp"` builds the same program of steps with ReLU units instead of softmax heads: an MLP with skip
-    connections, for comparison, proved in the same way (compose and affine only; units count as keys, blocks as heads).
-    A target that jumps has no network in the sup norm; `band` δ asks for eps only where the argument of every sign and
-    the two sides of every comparison's difference are at least δ in size.
-    Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are kept or refused with the nearest
-    request that fits; `prefer` "keys", "layers" or "float32" (small values); `temperature` (partition); `variant`
-    "published", "inclusive" or "optimal" (interpolation), "uniform", "graded" or "power" (partition).
+    (-1, 1) for all inputs or a list of pairs; or numbers on a grid (`table`, and SciPy's CubicSpline,
+    PchipInterpolator, RegularGridInterpolator, …), whose `domain` is that of the grid unless a part of it is given.
+    `eps` is absolute, or with `relative` a fraction of the target's range. `norm`: "sup" or a number p ≥ 1. `method`:
+    "auto" or a construction's name. `accept="sampled"` returns a network that could not be proved, marked as such,
+    instead of raising Infeasible. `progress` is called with a word on each step. `realise="mlp"` builds the same
+    program of steps with ReLU units instead of softmax heads: an MLP with skip connections, for comparison, proved in
+    the same way (compose and affine only; units count as keys, blocks as heads). A target that jumps has no network in
+    the sup norm; `band` δ asks for eps only where the argument of every sign and the two sides of every comparison's
+    difference are at least δ in size. Options: `max_keys`, `max_layers`, `max_heads`, `max_rank` (of `cost.rank`) are
+    kept or refused with the nearest request that fits; `prefer` "keys", "layers" or "float32" (small values);
+    `temperature` (partition); `variant` "published", "inclusive" or "optimal" (interpolation), "uniform", "graded" or
+    "power" (partition).
     """
     from attnfun.kinds.function.build import Request
 
@@ -92,7 +94,10 @@ def compile(
     if shown is None or shown["range"] > 0:
         _check_floor(function, eps, dtype)
     require_joined(function, power, float(eps))
-    room = float(eps) - joined_gap(function, power)
+    between, _ = function.between
+    why = f"the data leave functions through them {between:.4g} apart from the middle one, so eps={eps:g} cannot be met"
+    feasible(between < eps, why, {"eps": float(f"{1.2 * between:.3g}")})
+    room = float(eps) - joined_gap(function, power) - between
     goal = Goal(float(eps), power, shown)
     extra: dict[str, Any] = {k: options.pop(k) for k in ("temperature", "variant") if k in options}
     more = {"realise": realise, "options": extra, **_limits(options)}
@@ -165,7 +170,8 @@ class _Proposals:
     def _tightened(self, construction: Any, plan: Any) -> Generator[Proposal, Certificate, str]:
         """One construction, asked for as much less as its proof was over; says why it failed."""
         assert self.goal.eps is not None
-        eps, share, failure, before = self.goal.eps, _SHARE, "", math.inf
+        between, _ = self.request.function.between
+        eps, share, failure, before = self.goal.eps - between, _SHARE, "", math.inf
         for attempt in range(_TRIES):
             request = replace(self.request, eps=eps * share, attempt=attempt)
             if attempt:
@@ -186,7 +192,9 @@ class _Proposals:
             failure = f"{plan.keys:,} {what}, not proved ({certificate.reason})"
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not help
-            reached = certificate.error[1]  # ask for as much less as the proof was over, a little more each time
+            reached = (
+                certificate.error[1] - between
+            )  # ask for as much less as the proof was over, a little more each time
             room, lost = eps / reached, certificate.parts.get("rounding", 0.0)
             if request.dtype == "float32":  # of which only what is not rounding shrinks
                 if reached > 0.99 * before and lost > 0.1 * eps:

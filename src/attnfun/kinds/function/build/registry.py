@@ -17,11 +17,15 @@ from attnfun.kinds.function.build.interpolation import Interpolation
 from attnfun.kinds.function.build.partition import Partition
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import ReluNetwork
+from attnfun.kinds.function.build.table import TableHead, is_table
 from attnfun.kinds.function.build.tangent import Tangent
 from attnfun.kinds.function.build.unary import grid
 from attnfun.language.numbers import one_of
 
-_ALL: tuple[type[Construction], ...] = (Affine, ReluNetwork, Tangent, Compose, Bernstein, Interpolation, Partition)
+_ALL: tuple[type[Construction], ...] = (
+    *(Affine, ReluNetwork, TableHead, Tangent),
+    *(Compose, Bernstein, Interpolation, Partition),
+)
 CONSTRUCTIONS = {made.name: made() for made in _ALL}
 
 
@@ -50,6 +54,8 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
         able = [name for name in able if name == Compose.name]
         feasible(method in ("auto", *able), f"{method}: off a band {Compose.name} alone builds", {"method": "auto"})
     names = [name for name in able if name not in without] if method == "auto" else [method]
+    if method == "auto" and is_table(request):
+        names = [name for name in names if name == TableHead.name]  # others would take its kinks for noise
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
     nearest: Mapping[str, Any] | None = None

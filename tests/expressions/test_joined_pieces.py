@@ -193,6 +193,30 @@ def test_a_place_that_is_not_known_exactly_is_never_passed_over(low: float) -> N
 
 
 @pytest.mark.parametrize(
+    ("text", "thin"),
+    [
+        ("where(max(x, 0) > 0, 1, 0)", False), ("where(max(min(x, 0), x - 0.5) > 0, 1, 0)", False),
+        ("where(clip(x, -1, 0.5) >= 0.5, 1, 0)", False), ("where(max(x, 0) == 0, 5, x)", False),
+        ("floor(max(x, 0))", True), ("where(max(abs(x), 0.5) > 0.75, 1, 0)", True),
+        ("where(2*relu(x) + 1 > 2, 1, 0)", True),
+    ],
+)  # fmt: skip
+def test_a_sign_is_left_only_where_it_vanishes_on_no_measure(text: str, thin: bool) -> None:
+    """Elsewhere its value 0 would be another function's on a whole interval."""
+    box = Box(("x",), (-1.0,), (1.5,))
+    asked = parse(text, ["x"])
+    found = lowered(asked, box)
+    assert thin == (not any(node.op in ("where", "floor") for node in found.graph.nodes))
+    X = box.sample(500, np.random.default_rng(1))
+    assert np.array_equal(values_at(asked, ["x"], X), values_at(found.graph, ["x"], X))
+
+
+def test_steps_that_cancel_leave_their_places() -> None:
+    found = lowered(parse("floor(x) + floor(-x)", ["x"]), Box(("x",), (-1.5,), (1.5,)))
+    assert sorted(point.at for point in found.points) == [-1, 0, 1]
+
+
+@pytest.mark.parametrize(
     "text", ["where(x == 0, 5, x)", "where(x >= 1, 3, x)", "x + (x == 0.25)", "where(x > -1, x, 0)"]
 )
 def test_a_point_with_a_value_of_its_own_is_told(text: str) -> None:

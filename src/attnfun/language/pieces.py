@@ -15,9 +15,13 @@ but arithmetic is used of f, so the same holds with one s that is an expression 
 left out, too, and is a gap. Each f_i is now asked on its own piece alone, so log(x) for x > 1 need not be defined
 elsewhere. Pieces that differ by a constant share one expression; then J_i is that constant. At w = s_i itself f is one
 of its two neighbours, or compared with them; where that is not settled the place is in `points`.
+The arguments of conditions are proved to be defined, each where it decides something.
 The s_i are zeros of the conditions (`switches`). One that is no rational number lies in an interval of relative size
 2^-48: there, for f of one variable, balls bound |f − f_i|, |f − f_{i−1}| and |J_i|; where their sum is within `_TINY`
 of f's size it is a gap, and the term is left out. What leaves a gap is done to whole outputs alone.
+
+Where a step is left, {w = s_i} has measure 0, and so do the open points. Places of steps that cancel are open points,
+too: floor(x) + floor(−x) is −1, but 0 at whole numbers.
 
 Tried are, for every node that holds a condition, from small to large, the nodes w on which that condition depends
 alone, and the terms w of the condition's argument, which is w − s up to a factor.
@@ -39,12 +43,14 @@ import numpy as np
 
 from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.language.arrays import values_at
-from attnfun.language.balls import BallAlgebra
+from attnfun.language.balls import BallAlgebra, values_at_point
 from attnfun.language.canonical import canonical
+from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import Ball, abs_upper, exact, precision
-from attnfun.language.graph import JUMPS, Builder, Graph, Node, arguments_first, reached
+from attnfun.language.graph import JUMPS, NOT_ANALYTIC, Builder, Graph, Node, arguments_first, reached
 from attnfun.language.interpret import run
+from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
 from attnfun.language.switches import Switch, sign_on, switches, value_at
 from attnfun.language.vanishing import Form, rational
@@ -56,6 +62,7 @@ _MOST_STEPS: Final = 64  # of one floor or round
 _ATTEMPTS: Final = 200
 _BITS: Final = 128
 _KINKS: Final = frozenset({"abs", "relu", "max", "min"})
+_ZERO: Final = Fraction(0)
 _HALF: Final = Fraction(1, 2)
 
 
@@ -92,7 +99,20 @@ def lowered(graph: Graph, box: Box, slack: float = 0.0) -> Lowered:
     except AttnfunError:  # constants past their limits, an expression that grows too large
         return Lowered(graph)
     fewer = sum(n.op in JUMPS for n in found.nodes) < sum(n.op in JUMPS for n in graph.nodes)
-    return Lowered(found, work.gap, tuple(work.points)) if work.changed or fewer else Lowered(graph)
+    if not (work.changed or fewer):
+        return Lowered(graph)
+    hidden = (place for place in work.stepped if not _has_sign(found, place))
+    return Lowered(found, work.gap, (*work.points, *hidden))
+
+
+def _has_sign(graph: Graph, place: Point) -> bool:
+    """Is there a sign that vanishes where the place is? Steps may cancel, and f have a value of its own there."""
+    build = Builder()
+    at = build.copy(graph.nodes)
+    coordinate = build.copy(place.coordinate.nodes)[place.coordinate.outputs[0]]
+    v = build.apply("sub", coordinate, build.const(place.at))
+    arguments = [at[node.args[0]] for node in graph.nodes if node.op == "sign"]
+    return any(rational(build, build.apply(op, u, v)) == 0 for u in arguments for op in ("sub", "add"))
 
 
 def exactly_joined(graph: Graph, box: Box) -> Graph:
@@ -137,12 +157,15 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Written:
-    """The continuous part, the steps (w − s, J) that go with it, what it may be off, and the places that are open."""
+    """The continuous part, the steps (w − s, J) that go with it, what it may be off, the points that are open, and the
+    places s of the steps.
+    """
 
     node: int
     steps: tuple[tuple[int, int], ...]
     gap: float
     points: tuple[Point, ...]
+    places: tuple[Point, ...] = ()
 
 
 class _Lowering:
@@ -150,11 +173,12 @@ class _Lowering:
         self.box, self.slack, self.build = box, slack, Builder()
         at = self.build.copy(graph.nodes)
         self.outputs = [at[o] for o in graph.outputs]
-        self.gap, self.points = 0.0, list[Point]()
+        self.gap, self.points, self.stepped = 0.0, list[Point](), list[Point]()
         self.changed = False
         self._attempts = 0
         self._forms: dict[int, Form | None] = {}
         self._cones: dict[int, list[int]] = {}
+        self._defined: dict[tuple[int, int, Fraction, Fraction], bool] = {}
         self._continued: dict[int, list[_Written]] = {}
         self._ranges: dict[int, tuple[float, float]] = {}
         self._switches: dict[tuple[int, int, Fraction, Fraction], list[Switch] | None] = {}
@@ -241,6 +265,26 @@ class _Lowering:
                 self._ranges[n] = (-math.inf, math.inf) if has_pieces(graph) else range_of(graph, self.box)[0]
         return self._ranges[n]
 
+    def _is_defined(self, n: int, w: int = -1, low: Fraction = _ZERO, high: Fraction = _ZERO) -> bool:
+        """Is the node proved to be defined on the box, or on the part of it where the variable w lies in [low, high]?
+
+        A comparison with what is not a number would be decided otherwise than NumPy does.
+        """
+        key = n, w, low, high
+        if key not in self._defined:
+            box = self.box
+            if w >= 0 and self.build.node(w).op == "var":
+                k = box.names.index(str(self.build.node(w).value))
+                lows, highs = list(box.low), list(box.high)
+                lows[k], highs[k] = max(below(low), lows[k]), min(above(high), highs[k])
+                box = Box(box.names, tuple(lows), tuple(highs))
+            try:
+                require_defined(self.build.graph([n]), box, continuous=False)
+                self._defined[key] = True
+            except AttnfunError:
+                self._defined[key] = False
+        return self._defined[key]
+
     def _of(self, n: int, w: int) -> Graph:
         """n as a function of w, called u."""
         build = Builder()
@@ -257,7 +301,7 @@ class _Lowering:
         for j in self._jumps(top):
             argument = self._args(j)[0]
             low, high = self._range(argument)
-            if not (math.isfinite(low) and math.isfinite(high)):
+            if not (math.isfinite(low) and math.isfinite(high) and self._is_defined(argument)):
                 continue
             op = self.build.node(j).op
             side = 1 if low > 0 else -1 if high < 0 or (high <= 0 and op == "where") else 0
@@ -289,9 +333,9 @@ class _Lowering:
         return self._split(t, w, Fraction(low), Fraction(high))
 
     def _split(self, t: int, w: int, low: Fraction, high: Fraction) -> _Pieces | None:
-        inner = [
-            j for j in self._jumps(t) if self._depends_on(self._args(j)[0], w) and not self._jumps(self._args(j)[0])
-        ]
+        plain = [j for j in self._jumps(t) if not self._jumps(self._args(j)[0])]
+        inner = [j for j in plain if self._depends_on(self._args(j)[0], w)]
+        inner = [j for j in inner if self._is_defined(self._args(j)[0], w, low, high)]
         if not inner:
             return _Pieces((), (t,))
         cuts: list[Switch] = []
@@ -392,7 +436,7 @@ class _Lowering:
     def _written(self, t: int, w: int, pieces: _Pieces, jumping: bool) -> _Written | None:
         """g of the module's statement; None where it jumps (unless `jumping`), or may at a place not known exactly."""
         build, nodes = self.build, pieces.nodes
-        gap, steps = 0.0, list[tuple[int, int]]()
+        gap, steps, places = 0.0, list[tuple[int, int]](), list[Point]()
         total: int | None = None
         start: int | None = None
         first = nodes[0]
@@ -415,10 +459,14 @@ class _Lowering:
             if tiny is None and not jumping:
                 return None
             if tiny is None:
+                places.append(Point(build.graph([w]), a))
                 steps.append((self._less(w, a), size if known is None else build.const(known)))
             gap += tiny or 0.0
         total = self._with(total, first, w, start, None)
-        return _Written(total, tuple(steps), gap, tuple(self._points(t, w, pieces)))
+        points = tuple(self._points(t, w, pieces))
+        if not all(self._is_thin(w, point.at) for point in points):
+            return None
+        return _Written(total, tuple(steps), gap, points, tuple(places))
 
     def _with(self, total: int | None, f: int, w: int, start: int | None, stop: int | None) -> int:
         """What was written so far, and f from `start` to `stop`."""
@@ -555,7 +603,7 @@ class _Lowering:
     def _by_terms(self, t: int, jumps: Sequence[int]) -> Iterator[_Written]:
         """Two pieces, where the condition's argument is c (w − s) and s an expression."""
         for u in dict.fromkeys(self._args(j)[0] for j in jumps if self.build.node(j).op in ("where", "sign")):
-            for w, c, s in self._terms(u):
+            for w, c, s in self._terms(u) if self._is_defined(u) else ():
                 with suppress(InvalidRequest):
                     found = self._in_two(t, u, w, c, s) if self._tried() else None
                     if found is not None:
@@ -637,16 +685,65 @@ class _Lowering:
                 found = self._in_pieces(t, w, jumping=True) if self._depends_on(argument, w) else None
                 if found is None or (found.gap and t != top) or not self._holds(t, found):
                     continue
+                if not all(self._is_thin(w, place.at) for place in found.places):
+                    continue
                 if best is None or self._open(found) < self._open(best):
                     best = found
             if best is None:
                 continue
             g = best.node
+            self.stepped += best.places
             for v, size in best.steps:
                 step = build.apply("mul", build.const(_HALF), size)
                 g = build.apply("add", g, build.apply("add", step, build.apply("mul", step, build.apply("sign", v))))
             return self._taken(top, t, best, g)
         return None
+
+    def _is_thin(self, n: int, s: Fraction) -> bool:
+        """Has {n = s} no measure? There sign(n − s) is 0, and g not f.
+
+        A real-analytic function that is not constant takes a value on a set of measure 0 only. max(a, b) = s only where
+        a or b is, |a| = s only where a = ±s, relu(a) = s > 0 only where a = s.
+        """
+        build, node = self.build, self.build.node(n)
+        known = self._rational(n)
+        if known is not None:
+            return known != s
+        if not any(build.node(m).op in NOT_ANALYTIC for m in self._cone(n)):
+            return self._varies_surely(n)
+        if node.op in ("max", "min"):
+            return all(self._is_thin(arg, s) for arg in node.args)
+        if node.op == "abs":
+            return s < 0 or (self._is_thin(node.args[0], s) and self._is_thin(node.args[0], -s))
+        if node.op == "relu":
+            return s < 0 or (s > 0 and self._is_thin(node.args[0], s))
+        if node.op == "neg":
+            return self._is_thin(node.args[0], -s)
+        constants = [self._rational(arg) for arg in node.args]
+        if (
+            node.op in ("add", "sub", "mul")
+            and len(constants) == 2
+            and (constants[0] is None) != (constants[1] is None)
+        ):
+            return self._shifted_thin(node, constants, s)
+        return False
+
+    def _shifted_thin(self, node: Node, constants: list[Fraction | None], s: Fraction) -> bool:
+        """`_is_thin` of a sum or product with one rational argument."""
+        (k,) = [i for i, c in enumerate(constants) if c is None]
+        c, other = constants[1 - k] or Fraction(0), node.args[k]
+        if node.op == "mul":
+            return s != 0 if c == 0 else self._is_thin(other, s / c)
+        if node.op == "add":
+            return self._is_thin(other, s - c)
+        return self._is_thin(other, s + c if k == 0 else c - s)
+
+    def _varies_surely(self, n: int) -> bool:
+        """Are two values of n proved to differ?"""
+        names, graph = self.box.names, self.build.graph([n])
+        with precision(_BITS):
+            values = [values_at_point(graph, names, x)[0] for x in (*self._samples[:3], *self._samples[-3:])]
+            return any(a < b or a > b for a in values for b in values if a.is_finite() and b.is_finite())
 
     def _open(self, found: _Written) -> int:
         """Steps whose size is not constant."""

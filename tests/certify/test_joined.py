@@ -123,6 +123,8 @@ def test_random_continuous_pieces_are_proved_and_hold(seed: int) -> None:
         ("where(x > y, x, 2*y)", "x=-1:1;y=-1:1", "y="), ("where(x**2 + y**2 < 1, 1, 0)", "x=-2:2;y=-2:2", "jump"),
         ("where(x == 0, 5, x)", "x=-1:1", "x = 0"), ("where(x > 0, 1 + x, 5)", "x=0:1", "x = 0"),
         ("where(x == y, 1, x)", "x=-1:1;y=-1:1", "x - y = 0"), ("round(x)", "x=0:1", "jump"),
+        ("where(sqrt(x) >= 0, x, 5)", "x=-1:1", "sqrt"), ("where(log(x) > 5, 1, x)", "x=-1:1", "log"),
+        ("where(1/x > 2, 1, 1)*x + where(1/x > -9, x, x*x)", "x=-1:1", "denominator"),
         ("where(x > 0, log(x), 0)", "x=-1:1", "where x"),
         ("where(x == 0, 5, sin(x)/x)", "x=-3:3", "x = 0"),
         ("where(x > -0.5, log(x), 0)", "x=-1:1", "log"),

@@ -15,12 +15,13 @@ but arithmetic is used of f, so the same holds with one s that is an expression 
 left out, too, and is a gap. Each f_i is now asked on its own piece alone, so log(x) for x > 1 need not be defined
 elsewhere. Pieces that differ by a constant share one expression; then J_i is that constant. At w = s_i itself f is one
 of its two neighbours, or compared with them; where that is not settled the place is in `points`.
+The arguments of conditions are proved to be defined, each where it decides something.
 The s_i are zeros of the conditions (`switches`). One that is no rational number lies in an interval of relative size
 2^-48: there, for f of one variable, balls bound |f − f_i|, |f − f_{i−1}| and |J_i|; where their sum is within `_TINY`
 of f's size it is a gap, and the term is left out. What leaves a gap is done to whole outputs alone.
 
-Where a step is left, {w = s_i} has measure 0; so do the open points, which are places of variables, or of steps that
-cancel: floor(x) + floor(−x) is −1, but 0 at whole numbers.
+Where a step is left, {w = s_i} has measure 0, and so do the open points. Places of steps that cancel are open points,
+too: floor(x) + floor(−x) is −1, but 0 at whole numbers.
 
 Tried are, for every node that holds a condition, from small to large, the nodes w on which that condition depends
 alone, and the terms w of the condition's argument, which is w − s up to a factor.
@@ -44,10 +45,12 @@ from attnfun.errors import AttnfunError, InvalidRequest
 from attnfun.language.arrays import values_at
 from attnfun.language.balls import BallAlgebra, values_at_point
 from attnfun.language.canonical import canonical
+from attnfun.language.definedness import require_defined
 from attnfun.language.domain import Array, Box
 from attnfun.language.enclosures import Ball, abs_upper, exact, precision
 from attnfun.language.graph import JUMPS, NOT_ANALYTIC, Builder, Graph, Node, arguments_first, reached
 from attnfun.language.interpret import run
+from attnfun.language.numbers import above, below
 from attnfun.language.ranges import range_of
 from attnfun.language.switches import Switch, sign_on, switches, value_at
 from attnfun.language.vanishing import Form, rational
@@ -59,6 +62,7 @@ _MOST_STEPS: Final = 64  # of one floor or round
 _ATTEMPTS: Final = 200
 _BITS: Final = 128
 _KINKS: Final = frozenset({"abs", "relu", "max", "min"})
+_ZERO: Final = Fraction(0)
 _HALF: Final = Fraction(1, 2)
 
 
@@ -174,6 +178,7 @@ class _Lowering:
         self._attempts = 0
         self._forms: dict[int, Form | None] = {}
         self._cones: dict[int, list[int]] = {}
+        self._defined: dict[tuple[int, int, Fraction, Fraction], bool] = {}
         self._continued: dict[int, list[_Written]] = {}
         self._ranges: dict[int, tuple[float, float]] = {}
         self._switches: dict[tuple[int, int, Fraction, Fraction], list[Switch] | None] = {}
@@ -260,6 +265,26 @@ class _Lowering:
                 self._ranges[n] = (-math.inf, math.inf) if has_pieces(graph) else range_of(graph, self.box)[0]
         return self._ranges[n]
 
+    def _is_defined(self, n: int, w: int = -1, low: Fraction = _ZERO, high: Fraction = _ZERO) -> bool:
+        """Is the node proved to be defined on the box, or on the part of it where the variable w lies in [low, high]?
+
+        A comparison with what is not a number would be decided otherwise than NumPy does.
+        """
+        key = n, w, low, high
+        if key not in self._defined:
+            box = self.box
+            if w >= 0 and self.build.node(w).op == "var":
+                k = box.names.index(str(self.build.node(w).value))
+                lows, highs = list(box.low), list(box.high)
+                lows[k], highs[k] = max(below(low), lows[k]), min(above(high), highs[k])
+                box = Box(box.names, tuple(lows), tuple(highs))
+            try:
+                require_defined(self.build.graph([n]), box, continuous=False)
+                self._defined[key] = True
+            except AttnfunError:
+                self._defined[key] = False
+        return self._defined[key]
+
     def _of(self, n: int, w: int) -> Graph:
         """n as a function of w, called u."""
         build = Builder()
@@ -276,7 +301,7 @@ class _Lowering:
         for j in self._jumps(top):
             argument = self._args(j)[0]
             low, high = self._range(argument)
-            if not (math.isfinite(low) and math.isfinite(high)):
+            if not (math.isfinite(low) and math.isfinite(high) and self._is_defined(argument)):
                 continue
             op = self.build.node(j).op
             side = 1 if low > 0 else -1 if high < 0 or (high <= 0 and op == "where") else 0
@@ -308,9 +333,9 @@ class _Lowering:
         return self._split(t, w, Fraction(low), Fraction(high))
 
     def _split(self, t: int, w: int, low: Fraction, high: Fraction) -> _Pieces | None:
-        inner = [
-            j for j in self._jumps(t) if self._depends_on(self._args(j)[0], w) and not self._jumps(self._args(j)[0])
-        ]
+        plain = [j for j in self._jumps(t) if not self._jumps(self._args(j)[0])]
+        inner = [j for j in plain if self._depends_on(self._args(j)[0], w)]
+        inner = [j for j in inner if self._is_defined(self._args(j)[0], w, low, high)]
         if not inner:
             return _Pieces((), (t,))
         cuts: list[Switch] = []
@@ -439,8 +464,7 @@ class _Lowering:
             gap += tiny or 0.0
         total = self._with(total, first, w, start, None)
         points = tuple(self._points(t, w, pieces))
-        variable = build.node(w).op == "var"  # only of a variable such a place is sure to have no measure
-        if points and not variable:
+        if not all(self._is_thin(w, point.at) for point in points):
             return None
         return _Written(total, tuple(steps), gap, points, tuple(places))
 
@@ -579,7 +603,7 @@ class _Lowering:
     def _by_terms(self, t: int, jumps: Sequence[int]) -> Iterator[_Written]:
         """Two pieces, where the condition's argument is c (w − s) and s an expression."""
         for u in dict.fromkeys(self._args(j)[0] for j in jumps if self.build.node(j).op in ("where", "sign")):
-            for w, c, s in self._terms(u):
+            for w, c, s in self._terms(u) if self._is_defined(u) else ():
                 with suppress(InvalidRequest):
                     found = self._in_two(t, u, w, c, s) if self._tried() else None
                     if found is not None:

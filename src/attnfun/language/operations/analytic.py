@@ -198,14 +198,17 @@ def _operation(
         w = at(*args) if within(z) else NOWHERE
         return w if w.is_finite() else NOWHERE
 
-    def inclined(n: tuple[int, ...], z: Ball) -> Ball:
-        return slope(_RAW, z, guarded(*n, z), *n)
+    def inclined(n: tuple[int, ...], z: Ball, value: Ball) -> Ball:
+        return slope(_RAW, z, value, *n)
 
     def ball(*args: Any) -> Ball:
         return _over(partial(guarded, *args[:-1]), partial(inclined, args[:-1]), args[-1])
 
     def rectangle(*args: Any) -> Ball:
-        return s.centred(partial(at, *args[:-1]), partial(inclined, args[:-1]), within)(args[-1])
+        *n, z = args
+        value = guarded(*n, z)
+        f = lambda t: value if t is z else guarded(*n, t)  # noqa: E731
+        return s.centred(f, lambda t: inclined(tuple(n), t, value), within)(z)
 
     def taylor(series: Any, *args: Any) -> Row:
         *n, c, count = args
@@ -218,12 +221,13 @@ def _operation(
     )  # fmt: skip
 
 
-def _over(f: Callable[[Ball], Ball], slope: Callable[[Ball], Ball], x: Ball, cuts: int = 1) -> Ball:
+def _over(f: Callable[[Ball], Ball], slope: Callable[[Ball, Ball], Ball], x: Ball, cuts: int = 1) -> Ball:
     """The range of f over a real ball."""
-    value = f(acb(x)).real
+    whole = f(acb(x))
+    value = whole.real
     if x.rel_accuracy_bits() >= s.THIN_BITS:
         return value
-    rise = slope(acb(x)).real
+    rise = slope(acb(x), whole).real
     if not value.is_finite() or not (rise >= 0 or rise <= 0):
         if cuts and x.rel_accuracy_bits() < _VERY_FAT:
             return _in_parts(f, slope, x)
@@ -236,7 +240,7 @@ def _over(f: Callable[[Ball], Ball], slope: Callable[[Ball], Ball], x: Ball, cut
     return span(low.lower(), high.upper())
 
 
-def _in_parts(f: Callable[[Ball], Ball], slope: Callable[[Ball], Ball], x: Ball) -> Ball:
+def _in_parts(f: Callable[[Ball], Ball], slope: Callable[[Ball, Ball], Ball], x: Ball) -> Ball:
     lower, upper = x.lower(), x.upper()
     edges = [lower, *(((lower * (_PARTS - k) + upper * k) / _PARTS).mid() for k in range(1, _PARTS)), upper]
     found = [_over(f, slope, span(a, b), 0) for a, b in pairwise(edges)]

@@ -28,8 +28,19 @@ def _entry(name: str, fast: tuple[str, str], arb_name: str, a: int, sigma: int, 
         value = getattr(z, arb_name)(acb(-abs(n)))
         return -value if sigma < 0 and n > 0 and n % 2 else value
 
+    def orders(n: int, z: Ball, count: int) -> dict[int, Ball]:
+        """Those from n - count + 1 to n + count - 1; of Y and K by z (C_{m+1} - σ C_{m-1}) = 2m C_m, without a loss
+        upward, where they grow.
+        """
+        if not fields:
+            return {m: at(m, z) for m in range(n - count + 1, n + count)}
+        row = [at(0, z), at(1, z)]
+        for m in range(1, abs(n) + count):
+            row.append(row[m] * (2 * m) / z + sigma * row[m - 1])
+        return {m: row[abs(m)] * (sigma**m if m < 0 else 1) for m in range(n - count + 1, n + count)}
+
     def expand(n: int, z: Ball, count: int) -> Row:
-        around = {m: at(m, z) for m in range(n - count + 1, n + count)}
+        around = orders(n, z, count)
         out = []
         for k in range(count):
             total = sum((math.comb(k, j) * sigma**j * around[n - k + 2 * j] for j in range(k + 1)), acb(0))
@@ -37,7 +48,10 @@ def _entry(name: str, fast: tuple[str, str], arb_name: str, a: int, sigma: int, 
         return out
 
     def slope(b: Any, x: Any, value: Any, n: int) -> Any:
-        after, before = getattr(b, name)(x, n + 1), getattr(b, name)(x, n - 1)
+        after = getattr(b, name)(x, n + 1)
+        if n == 0:
+            return after if a * sigma > 0 else b.neg(after)
+        before = getattr(b, name)(x, n - 1)
         both = (b.add if sigma > 0 else b.sub)(before, after)
         return b.mul(b.constant(Fraction(a, 2)), both)
 

@@ -158,10 +158,16 @@ def family(
     expand: Callable[..., Row],
     within: Callable[[Ball], bool],
     slope: Callable[..., Any],
+    disc: Callable[[int, Ball], tuple[Ball, Ball]] | None = None,
     **fields: Any,
 ) -> Operation:
-    """The same for functions f_n(x) with a whole number n, which comes first in `at` and `expand`, last in `slope`."""
-    return replace(_operation(name, at, expand, within, slope, whole=True), **fields)
+    """The same for functions f_n(x) with a whole number n, which comes first in `at`, `expand` and `disc`, last in
+    `slope`.
+    """
+    ranging = at
+    if disc is not None:
+        ranging = lambda n, z: _by_disc(partial(at, n), partial(expand, n), partial(disc, n))(z)  # noqa: E731
+    return replace(_operation(name, ranging, expand, within, slope, whole=True, disc=disc), **fields)
 
 
 def _derivatives(
@@ -191,7 +197,7 @@ def _operation(
     within: Callable[[Ball], bool],
     slope: Callable[..., Any],
     whole: bool = False,
-    disc: Disc | None = None,
+    disc: Callable[..., tuple[Ball, Ball]] | None = None,
 ) -> Operation:
     def guarded(*args: Any) -> Ball:
         z = args[-1]
@@ -212,7 +218,8 @@ def _operation(
 
     def taylor(series: Any, *args: Any) -> Row:
         *n, c, count = args
-        row = _taylor(partial(guarded, *n), partial(expand, *n), within, acb(c), count, disc)
+        own = None if disc is None else partial(disc, *n)
+        row = _taylor(partial(guarded, *n), partial(expand, *n), within, acb(c), count, own)
         return row if isinstance(c, flint.acb) else [a.real for a in row]
 
     return Operation(

@@ -130,6 +130,12 @@ REWRITES = {
     "fractions inside a function": ("sin(1 - 1/(2 + x))", "sin(1/(1 + 1/(1 + x)))", POSITIVE),
     "0/0 of the target only": ("1 + 0*x", "x/x", ANY),
     "the target's own denominator": ("sin(x*2/2)**2/x**2", "sin(x)**2/x**2", ANY),
+    "parity of special functions": (
+        "cbrt(y - x) - erfinv(-u) + asinh(-x)",
+        "erfinv(u) - cbrt(x - y) - asinh(x)",
+        ANY + ";u=-0.5:0.5",
+    ),
+    "functions as they are": ("2*jv(2, x + y)*exp(z)", "exp(z)*(jv(2, y + x) + jv(2, x + y))", ANY),
     "several outputs": (["exp(log(x) + log(y))", "2*relu(z) - z"], ["x*y", "abs(z)"], POSITIVE),
 }  # fmt: skip
 
@@ -228,6 +234,12 @@ def test_a_program_for_a_feynman_formula_is_recognised(case: tuple[str, str, str
 
 
 FORGERIES = {
+    "gamma is not odd": ("-gamma(-x)", "gamma(x)", "x=0.25:0.75"),
+    "erfc is not odd": ("-erfc(-x)", "erfc(x)", "x=-1:1"),
+    "erfc is not even": ("erfc(-x)", "erfc(x)", "x=-1:1"),
+    "another order": ("jv(3, x)", "jv(2, x)", "x=-1:1"),
+    "another function": ("kv(0, x)", "iv(0, x)", "x=1:2"),
+    "undefined where the target is not": ("x + 0*erfinv(x)", "x", "x=-2:2"),
     "log of what may be negative": ("exp(log(x) + log(y))", "x*y", "x=-1:2;y=1:2"),
     "log of what touches zero": ("exp(log(x) + log(y))", "x*y", "x=0:2;y=1:2"),
     "sqrt(x²) = x": ("x", "sqrt(x**2)", "x=-1:1"),

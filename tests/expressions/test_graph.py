@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from attnfun.errors import DamagedFile, InvalidRequest
 from attnfun.language import ArrayAlgebra, Builder, Graph, Node, parse, run, run_all
 from attnfun.language.graph import BINARY, FUNCTIONS, MAX_NODES, number_text
+from attnfun.language.operations import OPERATIONS
 
 NAMES = ("x", "y", "e")
 rationals = st.one_of(
@@ -43,7 +44,8 @@ def graphs(draw: st.DrawFn) -> Graph:
             elif op == "powr":
                 nodes.append(builder.apply(op, draw(pick), value=draw(st.fractions(-3, 3, max_denominator=12))))
             else:
-                nodes.append(builder.apply(op, *(draw(pick) for _ in range(2 if op in BINARY else 1))))
+                whole = draw(st.integers(0, 9)) if op in OPERATIONS and OPERATIONS[op].whole else None
+                nodes.append(builder.apply(op, *(draw(pick) for _ in range(2 if op in BINARY else 1)), value=whole))
         except InvalidRequest:
             continue  # a division by zero, a constant out of range
     return builder.graph([nodes[-1], nodes[draw(st.integers(0, len(nodes) - 1))]])

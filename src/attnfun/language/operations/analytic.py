@@ -158,10 +158,16 @@ def family(
     expand: Callable[..., Row],
     within: Callable[[Ball], bool],
     slope: Callable[..., Any],
+    disc: Callable[[int, Ball], tuple[Ball, Ball]] | None = None,
     **fields: Any,
 ) -> Operation:
-    """The same for functions f_n(x) with a whole number n, which comes first in `at` and `expand`, last in `slope`."""
-    return replace(_operation(name, at, expand, within, slope, whole=True), **fields)
+    """The same for functions f_n(x) with a whole number n, which comes first in `at`, `expand` and `disc`, last in
+    `slope`.
+    """
+    ranging = at
+    if disc is not None:
+        ranging = lambda n, z: _by_disc(partial(at, n), partial(expand, n), partial(disc, n))(z)  # noqa: E731
+    return replace(_operation(name, ranging, expand, within, slope, whole=True, disc=disc), **fields)
 
 
 def _derivatives(
@@ -191,25 +197,29 @@ def _operation(
     within: Callable[[Ball], bool],
     slope: Callable[..., Any],
     whole: bool = False,
-    disc: Disc | None = None,
+    disc: Callable[..., tuple[Ball, Ball]] | None = None,
 ) -> Operation:
     def guarded(*args: Any) -> Ball:
         z = args[-1]
         w = at(*args) if within(z) else NOWHERE
         return w if w.is_finite() else NOWHERE
 
-    def inclined(n: tuple[int, ...], z: Ball) -> Ball:
-        return slope(_RAW, z, guarded(*n, z), *n)
+    def inclined(n: tuple[int, ...], z: Ball, value: Ball) -> Ball:
+        return slope(_RAW, z, value, *n)
 
     def ball(*args: Any) -> Ball:
         return _over(partial(guarded, *args[:-1]), partial(inclined, args[:-1]), args[-1])
 
     def rectangle(*args: Any) -> Ball:
-        return s.centred(partial(at, *args[:-1]), partial(inclined, args[:-1]), within)(args[-1])
+        *n, z = args
+        value = guarded(*n, z)
+        f = lambda t: value if t is z else guarded(*n, t)  # noqa: E731
+        return s.centred(f, lambda t: inclined(tuple(n), t, value), within)(z)
 
     def taylor(series: Any, *args: Any) -> Row:
         *n, c, count = args
-        row = _taylor(partial(guarded, *n), partial(expand, *n), within, acb(c), count, disc)
+        own = None if disc is None else partial(disc, *n)
+        row = _taylor(partial(guarded, *n), partial(expand, *n), within, acb(c), count, own)
         return row if isinstance(c, flint.acb) else [a.real for a in row]
 
     return Operation(
@@ -218,12 +228,13 @@ def _operation(
     )  # fmt: skip
 
 
-def _over(f: Callable[[Ball], Ball], slope: Callable[[Ball], Ball], x: Ball, cuts: int = 1) -> Ball:
+def _over(f: Callable[[Ball], Ball], slope: Callable[[Ball, Ball], Ball], x: Ball, cuts: int = 1) -> Ball:
     """The range of f over a real ball."""
-    value = f(acb(x)).real
+    whole = f(acb(x))
+    value = whole.real
     if x.rel_accuracy_bits() >= s.THIN_BITS:
         return value
-    rise = slope(acb(x)).real
+    rise = slope(acb(x), whole).real
     if not value.is_finite() or not (rise >= 0 or rise <= 0):
         if cuts and x.rel_accuracy_bits() < _VERY_FAT:
             return _in_parts(f, slope, x)
@@ -236,7 +247,7 @@ def _over(f: Callable[[Ball], Ball], slope: Callable[[Ball], Ball], x: Ball, cut
     return span(low.lower(), high.upper())
 
 
-def _in_parts(f: Callable[[Ball], Ball], slope: Callable[[Ball], Ball], x: Ball) -> Ball:
+def _in_parts(f: Callable[[Ball], Ball], slope: Callable[[Ball, Ball], Ball], x: Ball) -> Ball:
     lower, upper = x.lower(), x.upper()
     edges = [lower, *(((lower * (_PARTS - k) + upper * k) / _PARTS).mid() for k in range(1, _PARTS)), upper]
     found = [_over(f, slope, span(a, b), 0) for a, b in pairwise(edges)]

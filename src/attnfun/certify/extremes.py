@@ -54,7 +54,7 @@ class Extremes:
                 continue
             inner = nodes[label.argument]
             if inner.op == "sub" and inner.args[1 if node.op == "add" else 0] == plain:
-                return phi, *inner.args
+                return phi, inner.args[0], inner.args[1]
         return None
 
     def _error(

@@ -207,7 +207,9 @@ class Graph(Brief):
 
     @classmethod
     def from_json(cls, data: object, most: int = MAX_OUTPUTS) -> Graph:
-        """The graph `to_json` wrote, with at most so many outputs. Everything is checked; a list that no builder could have written is refused."""
+        """The graph `to_json` wrote, with at most so many outputs. Everything is checked; a list that no builder could
+        have written is refused.
+        """
 
         def bad(reason: str) -> DamagedFile:
             return DamagedFile(f"the stored expression is damaged: {reason}")

@@ -213,7 +213,7 @@ class Composition:
     def _rounding(self, row: Array, offset: float, names: tuple[str, ...], result: float) -> float:
         """What computing an affine form of the stream costs; its value is at most `result` in size."""
         sizes = np.array([self.size[n] for n in names])
-        fresh = np.array([n in self.network.inputs for n in names])
+        fresh: Any = np.arange(len(names)) < len(self.network.inputs)  # the stream begins with them
         return form_rounding(row, offset, sizes, fresh, result, self.network.dtype)
 
     def _block(self, label: Label, blocks: list[ReluBlock], before: tuple[str, ...]) -> None:

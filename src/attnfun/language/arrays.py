@@ -26,6 +26,7 @@ from attnfun.language.table import on_arrays
 
 Array = npt.NDArray[Any]
 _quiet: Final = np.errstate(all="ignore")
+_BROAD: Final = 64  # variables
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ class ArrayAlgebra(Algebra[Array]):
 
 def values_at(graph: Graph, names: Sequence[str], X: Array) -> Array:
     """(n, d) → (n, outputs) in float64; the columns of X are the variables `names`."""
-    columns = run(graph, ArrayAlgebra(), {name: X[:, k] for k, name in enumerate(names)})
+    rows = np.ascontiguousarray(X.T) if X.shape[1] > _BROAD else X.T  # the columns of a broad table lie far apart
+    columns = run(graph, ArrayAlgebra(), {name: rows[k] for k, name in enumerate(names)})
     return np.stack([np.broadcast_to(np.asarray(c, dtype=np.float64), (len(X),)) for c in columns], axis=1)
 
 

@@ -236,8 +236,10 @@ class Graph(Brief):
         return [*rows, ["out", list(self.outputs)]]
 
     @classmethod
-    def from_json(cls, data: object) -> Graph:
-        """The graph `to_json` wrote. Everything is checked; a list that no builder could have written is refused."""
+    def from_json(cls, data: object, most: int = MAX_OUTPUTS) -> Graph:
+        """The graph `to_json` wrote, with at most so many outputs. Everything is checked; a list that no builder could
+        have written is refused.
+        """
 
         def bad(reason: str) -> DamagedFile:
             return DamagedFile(f"the stored expression is damaged: {reason}")
@@ -266,7 +268,7 @@ class Graph(Brief):
         if not isinstance(last, list) or len(last) != 2 or last[0] != "out":
             raise bad("the last row must name the outputs")
         outputs = _indices(last[1], len(nodes))
-        if not outputs:
+        if not outputs or len(outputs) > most:
             raise bad("the outputs must be some of its rows")
         graph = cls(tuple(nodes), outputs)
         builder = Builder()

@@ -20,6 +20,7 @@ from typing import Any
 from attnfun.errors import DamagedFile, intact
 from attnfun.language import Graph
 from attnfun.language.brief import Brief
+from attnfun.language.graph import MAX_NODES
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Labels(Brief):
         try:
             rows, outputs = data["coordinates"], data["outputs"]
             intact(type(outputs) is int and outputs >= 1, "the labels have no outputs")
-            packed = Graph.from_json(data["program"])
+            packed = Graph.from_json(data["program"], MAX_NODES)
             labels, place = [], outputs
             for name, slope, offset, *more in rows:
                 count = more[0] if more else 1

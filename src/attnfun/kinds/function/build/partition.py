@@ -56,6 +56,7 @@ _SOFT_CELLS = {1: 400, 2: 4_000, 3: 2_000}
 _SOFT_POINTS, _SEEN_SOFT = 20_000, 0.93  # of several variables: samples, and the part of eps that these may show
 _LARGE = 400  # operations of a target above which a quick estimate may refuse before the careful one
 _FEW, _HOPELESS = 4, 1_000  # variables above which it may, too, where that is so many times more than allowed
+_MOST_VARIABLES = 64
 _MOST_OUTPUTS = 64
 _LEAST_BOXES, _STEEP_WORK = 96, 300_000  # of the search for steep points: boxes, and operations on all of them
 _APART = 8  # least width of a cell, in distances of neighbouring numbers
@@ -138,6 +139,8 @@ class Partition(Construction):
         graph = request.function.graph
         many = len(request.function.outputs)
         feasible(many <= _MOST_OUTPUTS, f"partition: {many} outputs; compile at most {_MOST_OUTPUTS} at a time")
+        dim = request.function.box.dim
+        feasible(dim <= _MOST_VARIABLES, f"partition: {dim} variables; cells of at most {_MOST_VARIABLES} are counted")
         cells: tuple[int, ...] = ()
         room, some = request.max_keys, "at least"
         quick = graph is not None and (len(graph.nodes) > _LARGE or bool(request.beside))

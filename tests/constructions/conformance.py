@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("tanh(6*(x + y))", X2, 0.3, {"variant": "power", "dtype": "float32"}),
         Case("sign(x**2 + y**2 - 0.5)", X2, 0.15, {"norm": 1, "variant": "power"}),
         Case(crooked, X2, 0.1, {"lipschitz": 1.0, "variant": "power"}),
-        Case("max(x, sin(3*y))", X2, 0.15, {"temperature": "soft"}),
+        Case("sin(x) + abs(y)", "x=-3:3;y=-3:3", 0.4, {"temperature": "soft"}),
     ),
 }
 

@@ -72,8 +72,8 @@ class Graded:
         return [float((ends[-1] - ends[0]) / np.diff(ends).min()) for ends in self.edges]
 
 
-def graded_cells(request: Request) -> Graded:
-    """Cells along every axis whose sampled error is at most eps."""
+def graded_cells(request: Request, most: int) -> Graded | None:
+    """Cells along every axis whose sampled error is at most eps; None where more than `most` would be needed."""
     function, box = request.function, request.function.box
     X = box.sample(_SLOPES, np.random.default_rng(request.seed))
     base = function.values(X)
@@ -94,13 +94,20 @@ def graded_cells(request: Request) -> Graded:
             centres.append(at[1::2])
         return Graded(tuple(edges), tuple(centres))
 
-    low, high = 1e-9, max(float(rise[-1]) for rise in risen)
-    low *= high
     few = slice(0, _TRIED)
+
+    def within(step: float) -> bool:
+        return _graded_error(request, X[few], base[few], cells(step)) <= request.eps
+
+    high = max(float(rise[-1]) for rise in risen)
+    low = high / most
+    while math.prod(math.ceil(rise[-1] / low - 1e-9) for rise in risen) > most:
+        low *= 1.05
+    if not within(low):
+        return None
     while high / low > 1.01:
         middle = math.sqrt(low * high)
-        within = _graded_error(request, X[few], base[few], cells(middle)) <= request.eps
-        low, high = (middle, high) if within else (low, middle)
+        low, high = (middle, high) if within(middle) else (low, middle)
     return cells(low)
 
 

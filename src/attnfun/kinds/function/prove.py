@@ -76,7 +76,7 @@ def proof(function: Function, network: Network, goal: Goal, say: Say) -> Proof:
         seen=max(bound.low - rounding, bound.firm),  # low is about real arithmetic
         parts={
             "construction": bound.high,
-            "rounding at walls" if at_walls and bound.method == "cells" else "rounding": lost,
+            "rounding at walls" if at_walls else "rounding": lost,
         },
         hypotheses=(*hypotheses(network.dtype, softmax=not network.is_mlp), *bound.hypotheses),
         witness=None if bound.witness is None else tuple(float(v) for v in bound.witness),

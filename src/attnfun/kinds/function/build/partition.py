@@ -219,11 +219,12 @@ def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
     found: list[Plan] = []
     narrow = replace(request, eps=request.eps * _room(request))
     if variant in ("auto", "graded"):
-        cells = graded_cells(narrow)
-        keys = math.prod(cells.cells)
-        if keys <= min(most, _GRADED) and _blur(request, cells.finest) <= _BLURRED:
+        cells = graded_cells(narrow, max(1, min(most, _GRADED)))
+        if cells is not None and _blur(request, cells.finest) <= _BLURRED:
             story: dict[str, object] = {"variant": "graded", "cells": cells.cells}
-            found.append(_plan(request, keys, (partial(build_graded, sharpness=_SHARPNESS), cells), story))
+            found.append(
+                _plan(request, math.prod(cells.cells), (partial(build_graded, sharpness=_SHARPNESS), cells), story)
+            )
     if variant == "auto":  # cells anywhere are looked up one by one, and take longer to prove
         most = min([most, *(2 * plan.keys // 3 for plan in (*plans, *found))])
     if variant in ("auto", "power") and box.dim <= _TREES:

@@ -72,8 +72,8 @@ class Graded:
         return [float((ends[-1] - ends[0]) / np.diff(ends).min()) for ends in self.edges]
 
 
-def graded_cells(request: Request) -> Graded:
-    """Cells along every axis whose sampled error is at most eps."""
+def graded_cells(request: Request, most: int) -> Graded | None:
+    """Cells along every axis whose sampled error is at most eps; None where more than `most` would be needed."""
     function, box = request.function, request.function.box
     X = box.sample(_SLOPES, np.random.default_rng(request.seed))
     base = function.values(X)
@@ -94,13 +94,20 @@ def graded_cells(request: Request) -> Graded:
             centres.append(at[1::2])
         return Graded(tuple(edges), tuple(centres))
 
-    low, high = 1e-9, max(float(rise[-1]) for rise in risen)
-    low *= high
     few = slice(0, _TRIED)
+
+    def within(step: float) -> bool:
+        return _graded_error(request, X[few], base[few], cells(step)) <= request.eps
+
+    high = max(float(rise[-1]) for rise in risen)
+    low = high / most
+    while math.prod(math.ceil(rise[-1] / low - 1e-9) for rise in risen) > most:
+        low *= 1.05
+    if not within(low):
+        return None
     while high / low > 1.01:
         middle = math.sqrt(low * high)
-        within = _graded_error(request, X[few], base[few], cells(middle)) <= request.eps
-        low, high = (middle, high) if within else (low, middle)
+        low, high = (middle, high) if within(middle) else (low, middle)
     return cells(low)
 
 
@@ -275,7 +282,7 @@ class _Place:
             y = (x - self.middle) @ self.map.T
             inside = np.all(np.abs(y - centre[rows, None]) <= half[rows, None, None] * (1 + 1e-9), axis=2)
             f = function.values(x[inside])
-            used, left, value = _left(np.nonzero(inside)[0], f, len(y), norm)
+            used, left, value = _left(np.nonzero(inside)[0], f, len(y), norm, self.request.eps)
             if not math.isinf(norm):
                 share = abs(np.linalg.det(self.back)) / np.prod(function.box.high_array - function.box.low_array)
                 left = left * (2 * half[rows]) ** d * share * used / len(offsets)
@@ -311,12 +318,12 @@ def _tree(request: Request, T: Array, roots: int, most: int) -> Sites | None:
     centre = np.stack([m.ravel() for m in np.meshgrid(*lines, indexing="ij")], axis=1)
     cubes, y, f = place.judged(centre, np.full(len(centre), half), np.zeros(len(centre), dtype=np.intp))
     clouds = [(y, f)]
-    bad = _wanting(cubes.left, request.eps, request.norm)
+    bad = _wanting(cubes.left, request.norm)
     while bad.any():
         if len(cubes.left) > most or cubes.depth.max() > _DEEPEST:
             return None
         cubes = place.cut(cubes, bad, clouds)
-        bad = _wanting(cubes.left, request.eps, request.norm)
+        bad = _wanting(cubes.left, request.norm)
     if not math.isinf(request.norm):
         return Sites(T, cubes.centre, cubes.value) if len(cubes.left) <= most else None
     X = box.probe(_PROBES, np.random.default_rng([request.seed, request.attempt]))
@@ -335,8 +342,8 @@ def _mended(place: _Place, cubes: _Cubes, clouds: list[tuple[Array, Array]], mos
         y, f = (np.concatenate(column) for column in zip(*clouds, strict=True))
         owner = cKDTree(cubes.centre).query(y)[1]
         order = np.argsort(owner, kind="stable")
-        used, left, value = _left(owner[order], f[order], len(cubes.left), math.inf)
-        bad = left > request.eps
+        used, left, value = _left(owner[order], f[order], len(cubes.left), math.inf, request.eps)
+        bad = left > 1
         if not bad.any() or attempt == _ROUNDS:
             break
         cubes = place.cut(cubes, bad, clouds)
@@ -358,9 +365,9 @@ def build_power(request: Request, sites: Sites, sharpness: float) -> Network:
     return request.network_of(Head("partition", (axis,), rounded(sites.values, request.dtype), writes, "cell {0}"))
 
 
-def _left(owner: Index, f: Array, count: int, norm: float) -> tuple[Index, Array, Array]:
+def _left(owner: Index, f: Array, count: int, norm: float, eps: float) -> tuple[Index, Array, Array]:
     """How many samples each has; half the range of f and its middle; in L^p the mean of |f − value|^p and that value,
-    the mean or, at a jump, what most samples are near.
+    the mean or, at a jump, what most samples are near. What is left is in units of eps, whose powers stay.
     """
     seen = np.bincount(owner, minlength=count)
     left, value = np.zeros(count), np.zeros((count, f.shape[1]))
@@ -372,25 +379,26 @@ def _left(owner: Index, f: Array, count: int, norm: float) -> tuple[Index, Array
     most, least = np.maximum.reduceat(f, start), np.minimum.reduceat(f, start)
     if math.isinf(norm):
         value[some] = least + (most - least) / 2
-        left[some] = ((most - least) / 2).max(axis=1)
+        left[some] = ((most - least) / 2).max(axis=1) / eps
         return seen, left, value
     mean = np.add.reduceat(f, start) / many[:, None]
     near = np.where(most - mean < mean - least, most, least)
     off = [
-        np.add.reduceat(np.abs(f - np.repeat(v, many, axis=0)) ** norm, start).max(axis=1) / many for v in (mean, near)
+        np.add.reduceat((np.abs(f - np.repeat(v, many, axis=0)) / eps) ** norm, start).max(axis=1) / many
+        for v in (mean, near)
     ]
     value[some] = np.where((off[0] <= off[1])[:, None], mean, near)
     left[some] = np.minimum(*off)
     return seen, left, value
 
 
-def _wanting(left: Array, eps: float, norm: float) -> Mask:
+def _wanting(left: Array, norm: float) -> Mask:
     """The cubes to be cut: those with too much left; in L^p those with most, while the sum is too large."""
     if math.isinf(norm):
-        return np.asarray(left > eps)
+        return np.asarray(left > 1)
     order = np.argsort(-left)
     running = np.cumsum(left[order])
     bad = np.zeros(len(left), dtype=bool)
-    if running[-1] > eps**norm:
+    if running[-1] > 1:
         bad[order[: int(np.searchsorted(running, 0.3 * running[-1])) + 1]] = True
     return bad

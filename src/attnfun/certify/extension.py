@@ -42,7 +42,7 @@ _STEPS = 40_000  # of `identity`, for all comparisons together: there are as man
 
 def require_extension(function: Function) -> None:
     """Return if function.graph is proved to be the continuous extension of function.source; raise otherwise."""
-    if function.source is None or function.graph == function.pieces.graph or _is_line(function):
+    if function.source is None or _is_joined(function) or _is_line(function):
         return
     box, extension = function.box, extension_of(function.pieces.graph, function.box)
     if extension.graph != function.graph:
@@ -99,11 +99,16 @@ def require_same(program: Graph, function: Function) -> None:
     With a source: the program is defined and continuous, and equal to the source wherever that is defined but for a
     thin set; so is function.graph.
     """
-    if function.source is None or function.graph == function.pieces.graph or _is_line(function):
+    if function.source is None or _is_joined(function) or _is_line(function):
         same_function(program, function.formula, function.box)
         return
     require_defined(program, function.box)
     _require_agreement(program, function.pieces.graph, function.box)
+
+
+def _is_joined(function: Function) -> bool:
+    """Is the graph what the pieces of the source are joined to, derived anew, with nothing to be continued?"""
+    return function.source != function.pieces.graph == function.graph
 
 
 def _is_line(function: Function) -> bool:

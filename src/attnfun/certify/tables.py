@@ -26,7 +26,8 @@ L_1 L_2 (L_3 − 1), in any order,
 Points and matrices follow the pattern of the construction: keys in groups of equal number, edges where groups weigh
 alike, Chebyshev points between the edges, O_k the weights of each group alone. Wrong ones make the bound large and
 never false. What rounding does to F, G, D_k and I_k c(ξ) is counted as units of roundoff times the sizes of the parts,
-and added. Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from tables
+and added.
+Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from tables
 of several knots.
 """
 

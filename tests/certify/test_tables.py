@@ -78,6 +78,15 @@ def test_spoilt_heads_of_two_variables_keep_to_their_bound(seed: int) -> None:
     assert certificate.status is Status.UNDECIDED or off <= certificate.error[1] + 1e-12
 
 
+def test_beyond_the_knots_nothing_is_proved_of_several_variables() -> None:
+    axes = np.linspace(0, 1, 4), np.linspace(0, 1, 3)
+    target = af.table(axes, np.random.default_rng(1).normal(size=(4, 3)), kind="cubic")
+    net = af.compile(target, eps=0.05).network
+    wide = Function.on(target.graph(("x", "y")), "x=0:1;y=0:1.5")
+    certificate = prove(replace(net, box=(net.low, np.array([1.0, 1.5]))), wide, eps=0.05)
+    assert certificate.method != "tables" and certificate.status is not Status.PROVED
+
+
 def test_keys_of_one_slope_are_undecided() -> None:
     axis = LineAxis(0, 1.0, 0.0, np.array([1.0, 1.0]), np.array([0.0, 1.0]))
     knots = np.array([0.0, 1.0])

@@ -15,8 +15,8 @@ L_1 L_2 (L_3 − 1), in any order,
 
     |L_1 … L_d f − f| ≤ e_1 + Λ_1 (e_2 + Λ_2 e_3),    e_k = sup |L_k f − f|.
 
- 1. Along axis k f is a weighted mean of its control points along the others (of lines the values, of cubics
- Bernstein's). So
+ 1. Within its knots, along axis k, f is a weighted mean of its control points along the others (of lines the values,
+ of cubics Bernstein's). So
     e_k is at most the largest error for these columns, functions of one variable, which `table_axes` bounds with I_k
     c(ξ).
  2. Λ_k likewise: the columns of I_k against 0, their sizes summed.
@@ -87,7 +87,9 @@ def prove_by_tables(
             axes[0], values, hermite(knots[0], jets), knots[0], view.low[0], view.high[0], eps * 1e-3, False
         )
         starts = np.concatenate([starts, [[where]]])
-    else:
+    else:  # outside its knots f is no weighted mean of control points
+        inside = all(t[0] <= a and b <= t[-1] for t, a, b in zip(tables[0].knots, view.low, view.high, strict=True))
+        provided(inside, "tables: the box reaches beyond the knots")
         high = max(_of_product(view, axes, values[..., o], knots, z, eps * 1e-3) for o, (_, z) in enumerate(parts))
     provided(math.isfinite(high), "tables: the bound is not finite")
     step = (view.high - view.low) / 200 if view.dim > 1 else (view.high - view.low) / (50 * len(knots[0]))

@@ -15,10 +15,9 @@ L_1 L_2 (L_3 − 1), in any order,
 
     |L_1 … L_d f − f| ≤ e_1 + Λ_1 (e_2 + Λ_2 e_3),    e_k = sup |L_k f − f|.
 
- 1. Within its knots, along axis k, f is a weighted mean of its control points along the others (of lines the values,
- of cubics Bernstein's). So
-    e_k is at most the largest error for these columns, functions of one variable, which `table_axes` bounds with I_k
-    c(ξ).
+ 1. Within its knots f is, along axis k, a weighted mean of its control points along the others (of lines the values, of
+    cubics Bernstein's). So e_k is at most the largest error for these columns, functions of one variable, which
+    `table_axes` bounds with I_k c(ξ).
  2. Λ_k likewise: the columns of I_k against 0, their sizes summed.
  3. Let D_k = I_k O_k − 1, G = V·(O_1 ⊗ … ⊗ O_d). Then V − V' = (V − V·⊗(1 + D_k)) + (G − F)·⊗I_k, so |V·p − V'·p| is
     at most max|V| (Π (1 + ‖D_k‖) − 1) + max|G − F| Π Λ_k, ‖·‖ the largest row sum.

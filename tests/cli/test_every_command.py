@@ -227,6 +227,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = {"docs.csv": "y,id\n0.1,a\n0.4,b\n0.8,c\n", "scores.csv": "1,2\n2,4.1\n3,6\n"}
     texts["pairs.tsv"] = "".join(f"q{i}\td{j}\n" for i in range(4) for j in (i, (i + 1) % 5))
     texts["relevance.csv"] = "1,0,0,1\n0,1,1,0\n0,0,1,1\n"
+    texts["data.csv"] = "t,v\n0,0\n1,1\n2.5,0.5\n4,2\n"
     texts["targets.csv"] = "name,formula,domain\nfranke,sin(x),x=0:1\nrunge,1/(1+x**2),x=-1:1\n"
     texts["prompt.json"] = json.dumps([(X[:6] / 9).tolist(), (X[:6].sum(1) / 9).tolist(), [0.1, 0.2]])
     for name, text in texts.items():

@@ -137,7 +137,7 @@ def _on_intervals(
         q = keys.query(centre[todo])[0]
         first = np.clip(np.searchsorted(keys.earlier, q) - near, 0, len(keys.slopes) - size)
         gone = _far(keys, first, size, left[todo], right[todo])
-        enough = (gone <= _GONE) | (size == len(keys.slopes))
+        enough = gone <= _GONE
         now = todo[enough]
         if len(now):
             step = max(1, _ENTRIES // (size * values.shape[1]))
@@ -166,6 +166,8 @@ def _far(keys: Sorted, first: NDArray[np.intp], size: int, left: Array, right: A
     right]; infinity where that is not known.
     """
     count = len(keys.slopes)
+    if size == count:
+        return np.zeros(len(first))
     base = np.clip(first + size // 2, 0, count - 1)
     (q_left, off_left), (q_right, off_right) = keys.query(left), keys.query(right)
     total = np.zeros(len(first))

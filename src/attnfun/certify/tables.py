@@ -15,10 +15,9 @@ L_1 L_2 (L_3 − 1), in any order,
 
     |L_1 … L_d f − f| ≤ e_1 + Λ_1 (e_2 + Λ_2 e_3),    e_k = sup |L_k f − f|.
 
- 1. Along axis k f is a weighted mean of its control points along the others (of lines the values, of cubics
- Bernstein's). So
-    e_k is at most the largest error for these columns, functions of one variable, which `table_axes` bounds with I_k
-    c(ξ).
+ 1. Within its knots f is, along axis k, a weighted mean of its control points along the others (of lines the values, of
+    cubics Bernstein's). So e_k is at most the largest error for these columns, functions of one variable, which
+    `table_axes` bounds with I_k c(ξ).
  2. Λ_k likewise: the columns of I_k against 0, their sizes summed.
  3. Let D_k = I_k O_k − 1, G = V·(O_1 ⊗ … ⊗ O_d). Then V − V' = (V − V·⊗(1 + D_k)) + (G − F)·⊗I_k, so |V·p − V'·p| is
     at most max|V| (Π (1 + ‖D_k‖) − 1) + max|G − F| Π Λ_k, ‖·‖ the largest row sum.
@@ -26,7 +25,8 @@ L_1 L_2 (L_3 − 1), in any order,
 Points and matrices follow the pattern of the construction: keys in groups of equal number, edges where groups weigh
 alike, Chebyshev points between the edges, O_k the weights of each group alone. Wrong ones make the bound large and
 never false. What rounding does to F, G, D_k and I_k c(ξ) is counted as units of roundoff times the sizes of the parts,
-and added. Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from tables
+and added.
+Failure mode: Undecided for a head of another form, with an affine part, or of several outputs from tables
 of several knots.
 """
 
@@ -86,7 +86,9 @@ def prove_by_tables(
             axes[0], values, hermite(knots[0], jets), knots[0], view.low[0], view.high[0], eps * 1e-3, False
         )
         starts = np.concatenate([starts, [[where]]])
-    else:
+    else:  # outside its knots f is no weighted mean of control points
+        inside = all(t[0] <= a and b <= t[-1] for t, a, b in zip(tables[0].knots, view.low, view.high, strict=True))
+        provided(inside, "tables: the box reaches beyond the knots")
         high = max(_of_product(view, axes, values[..., o], knots, z, eps * 1e-3) for o, (_, z) in enumerate(parts))
     provided(math.isfinite(high), "tables: the bound is not finite")
     step = (view.high - view.low) / 200 if view.dim > 1 else (view.high - view.low) / (50 * len(knots[0]))

@@ -10,7 +10,8 @@ lower and upper are the least and the largest such function (McShane 1934), and 
 m is, for every such f, within e + sup (upper − lower)/2, and no network is closer than that supremum to all of them.
 It is at most L h, h the *fill distance* sup_x min_i |x − x_i|. Both suprema are proved on boxes: (upper − lower)/2
 changes by at most L, the distance by at most 1, times half the diagonal. Boxes are halved until the bound is near what
-their middles show. Failure mode: data that two rows contradict are refused with these rows; in many variables boxes
+their middles show.
+Failure mode: data that two rows contradict are refused with these rows; in many variables boxes
 stay large, and the bound loose.
 """
 
@@ -61,8 +62,8 @@ class Scattered:
             return f"table: rows {i + 1} and {j + 1} are the same point {self.points[i].tolist()}"
         change = abs(float(self.values[i] - self.values[j]))
         return (
-            f"lipschitz={self.lipschitz:g} is contradicted: between rows {i + 1} and {j + 1}, {apart:.4g} apart, the value "
-            f"changes by {change:.4g}; {change / apart:.4g} is needed"
+            f"lipschitz={self.lipschitz:g} is contradicted: between rows {i + 1} and {j + 1}, {apart:.4g} apart, the "
+            f"value changes by {change:.4g}; {change / apart:.4g} is needed"
         )
 
     def box(self, domain: Any) -> Box:

@@ -6,7 +6,8 @@
 variable, "pchip" or "akima". Of cubics the slopes are SciPy's doubles; the target is the one exact function with these
 values and slopes, which what SciPy computes differs from by rounding. SciPy's own objects are recognised by their
 public attributes and compared with their own values at a few points; SciPy is loaded where a cubic is asked for and
-nowhere else. Failure mode: InvalidRequest in one line for tables that are not sorted, with points twice, missing, NaN
+nowhere else.
+Failure mode: InvalidRequest in one line for tables that are not sorted, with points twice, missing, NaN
 or alone.
 """
 

@@ -9,7 +9,8 @@ Statement. A piecewise linear or cubic function of one variable is within ε of 
 (`table_keys`): two for a line, three or four for a cubic. The tensor product of such functions is one product head with
 the values V = Z·(Aᵀ ⊗ … ⊗ Aᵀ): each axis repeats the same piece by piece.
 Source: the max-affine partition of `partition`, with pairs of keys of nearly one slope in place of a constant in each
-cell. Construction. Pieces and keys of each axis for all its columns, then V from f at the product of the pieces'
+cell.
+Construction. Pieces and keys of each axis for all its columns, then V from f at the product of the pieces'
 points, one axis after the other. The error is sampled, and what is asked of the axes is changed until it fits.
 Size: keys of one variable times those of the others. Smooth data need far fewer than their knots.
 Bound: *tables*, from the stored weights.

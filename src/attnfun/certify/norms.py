@@ -165,8 +165,8 @@ def _least(at: Array, error: Array, reach: float) -> Pinned | None:
 
 
 def norm_shift(components: list[Component], mismatch: tuple[float, float], high: float) -> tuple[float, float] | None:
-    """(bound D + E of |√ū − √U|, how far û may stray below 0) of the module's statement for U ≤ high and (m, θ); None where
-    it does not hold.
+    """(D + E, how far û may stray below 0) of the module's statement for U ≤ high and (m, θ); None where it does not
+    hold.
     """
     beta = [arb(c.beta) for c in components]
     more = 1 + arb(mismatch[1])

@@ -94,7 +94,9 @@ class Compose(Construction):
         kinked = sum(step.function in KINKS for step in steps) > _KINKS and request.prefer != "float32"
         direct = {i for i in hardest if kinked and steps[i].function in KINKS}
         many = len(steps) > _MANY
-        found = {i: _fit(steps[i], shifts[i], tolerances[i], pinned.get(i), request, many, i in direct) for i in hardest}
+        found = {
+            i: _fit(steps[i], shifts[i], tolerances[i], pinned.get(i), request, many, i in direct) for i in hardest
+        }
         fits = tuple(found[i] for i in range(len(steps)))
         layers, rank = forms.layers(), 1 + max(len(step.arguments) for step in steps)
         told = [
@@ -175,7 +177,8 @@ def _fit(
             return why.fit
         text = step.function.text(step.function.outputs[0], 60)
         where = f"compose: the step {text} on [{step.low:.4g}, {step.high:.4g}] may be off by {tolerance:.2g}"
-        raise Infeasible(f"{where} ({why})", {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None) from None
+        nearest = {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None
+        raise Infeasible(f"{where} ({why})", nearest) from None
 
 
 def build(request: Request, program: Forms, fits: Sequence[Fit], key_names: str = "") -> Network:

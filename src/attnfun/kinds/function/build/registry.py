@@ -57,7 +57,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
             reasons[name] = str(why)
             offered = [one for one in (nearest, why.nearest) if one]
             nearest = min(offered, key=lambda one: (one.get("max_keys", math.inf), one.get("eps", 0.0)), default=None)
-            if nearest is not None and nearest is why.nearest and "eps" in nearest:
+            if why.nearest is not None and nearest is why.nearest and "eps" in why.nearest:
                 closest = name
             continue
         what = ("blocks", "units") if request.realise == "mlp" else ("heads", "keys")

@@ -113,7 +113,9 @@ def test_a_graded_square_that_is_spoilt_has_a_larger_bound_or_none(change: str) 
             spoilt, place = arrays[change], int(rng.integers(len(arrays[change])))
             spoilt[place] = spoilt[place] * (1 + 10.0 ** rng.uniform(-12, -1)) + 10.0 ** rng.uniform(-25, -12)
             line = LineAxis(0, *arrays["query"].tolist(), arrays["slope"], arrays["bias"])
-            head = Head("square", (Axis([[line.w]], [line.c], line.slopes[:, None], line.biases),), arrays["value"], "z")
+            head = Head(
+                "square", (Axis([[line.w]], [line.c], line.slopes[:, None], line.biases),), arrays["value"], "z"
+            )
             views.append(HeadView("square", (line,), arrays["value"], np.ones((1, 1)), head))
         seen = View(np.array([-1.0]), np.array([1.0]), np.zeros((1, 1)), np.zeros(1), tuple(views))
         found = prove_pinned(square_of(seen), "float64")

@@ -336,8 +336,8 @@ class Composition:
         below = delta
         if 0 <= left <= 1e-2 * right:  # perhaps a root of a sum of squares
             query = heads[0], before, first
-            carried, stray = self._norm(form, g, left, right, query, mismatch, carried, delta, "computed")
-            follows, _ = self._norm(form, g, left, right, query, plain, follows, delta, "exact")
+            carried, stray = self._norm(form, g, (left, right), query, mismatch, carried, delta, "computed")
+            follows, _ = self._norm(form, g, (left, right), query, plain, follows, delta, "exact")
             below = stray if left >= low else below
         enough = eps * 1e-3 / self._read(label.name) if math.isfinite(eps) else 4 * rounding
         ends, strays = (low, high), (below, delta)
@@ -382,8 +382,7 @@ class Composition:
         self,
         form: Form,
         g: Graph,
-        left: float,
-        right: float,
+        ends: tuple[float, float],
         query: tuple[Head, tuple[str, ...], LineAxis | None],
         mismatch: float,
         carried: float,
@@ -393,7 +392,7 @@ class Composition:
         """(ω, how far û may stray below `left`), the smaller of what is given and of what `norms` says of norms."""
         if not (form.phis and form.meant >= 0):
             return carried, delta
-        components = []
+        components, (left, right) = [], ends
         for name, beta in form.phis.items():
             if name not in self.squares or not beta > 0:
                 return carried, delta
@@ -418,7 +417,7 @@ class Composition:
     def _relative_mismatch(
         self, head: Head, before: tuple[str, ...], line: LineAxis | None, form: Form
     ) -> tuple[float, float]:
-        """(m, θ): |û − Û| ≤ m + θ Σ_k |β_k s_k| for a sum Û = Σ_k β_k s_k + const of coordinates s_k, rounding included.
+        """(m, θ): |û − Û| ≤ m + θ Σ_k |β_k s_k| for a sum Û = Σ_k β_k s_k + const of coordinates, rounding included.
 
         A sum of n products and an offset, in any order, is off by at most γ_{n+1} times the sizes of its terms, and by
         what products lose that underflow. β_k s_k with a weight W_k/w = β_k (1 + θ_k) costs |θ_k|.
@@ -426,7 +425,7 @@ class Composition:
         assert line is not None
         axis, w = head.axes[0], arb(line.w)
         row, offset = axis.query[0], arb(float(axis.offset[0]))
-        lost = arb(gamma(np.count_nonzero(row) + 2, self.u))
+        lost = arb(gamma(float(np.count_nonzero(row)) + 2, self.u))
         m, theta = abs((offset - arb(line.c)) / w - form.constant) + lost * abs(offset / w), arb(0)
         for value, name in zip(row.tolist(), before, strict=True):
             exact, stored = form.stream.get(name, arb(0)), arb(value) / w

@@ -30,8 +30,8 @@ The pinned bound is read off the stored weights. Where the heads have a Taylor m
 and bounds of the residual divided by u² elsewhere do; what rounding adds to φ_i counts in a_i, as it may be anything
 near 0. Heads that have none there are ladders, self-similar: the residual and its rounding are bounded on geometric
 shells, both in proportion to what they should be, and so is the rounding of Σ β_i φ_i, whose terms are not negative
-but for a_i: θ = γ in place of a constant. Of all
-a, σ, ρ that hold on every shell those are taken that cost about least.
+but for a_i: θ = γ in place of a constant.
+Of all a, σ, ρ that hold on every shell those are taken that cost about least.
 Failure mode: heads that are not pinned (a is then as large as their error); g∘square without a bounded slope.
 """
 
@@ -165,8 +165,8 @@ def _least(at: Array, error: Array, reach: float) -> Pinned | None:
 
 
 def norm_shift(components: list[Component], mismatch: tuple[float, float], high: float) -> tuple[float, float] | None:
-    """(bound D + E of |√ū − √U|, how far û may stray below 0) of the module's statement for U ≤ high and (m, θ); None where
-    it does not hold.
+    """(D + E, how far û may stray below 0) of the module's statement for U ≤ high and (m, θ); None where it does not
+    hold.
     """
     beta = [arb(c.beta) for c in components]
     more = 1 + arb(mismatch[1])

@@ -340,8 +340,8 @@ def line_bounds(
 
 
 def shell_bounds(axis: LineAxis, head: HeadView, boxes: Array, dtype: str, dq: float) -> tuple[Array, Array]:
-    """(B, c) bounds of |head computed − head| and of |head| on every one of the intervals (B, 2) of u, for a head of one
-    axis whose query may be off by dq: where a head is small, so may its rounding be.
+    """(B, c) bounds of |head computed − head| and of |head| on every one of the intervals (B, 2) of u, for a head of
+    one axis whose query may be off by dq: where a head is small, so may its rounding be.
 
     `line_bounds` counts 2^−59 of the spread for what the local route drops and for products that underflow where the
     largest logit is not subtracted. Here a head that has windows has no bound, and products that underflow lose η each,

@@ -32,7 +32,7 @@ from attnfun.kinds.function.build.compose_walk import Walk
 from attnfun.kinds.function.build.plan import Construction, Plan, Request
 from attnfun.kinds.function.build.relu_network import KINKS, kink_fit
 from attnfun.kinds.function.build.unary.features import KINKS as NOT_SMOOTH
-from attnfun.kinds.function.build.unary.fit import fit_unary
+from attnfun.kinds.function.build.unary.fit import Missed, fit_unary
 from attnfun.kinds.function.build.unary.keys import Array, Fit
 from attnfun.kinds.function.build.unary.search import TUNABLE
 from attnfun.kinds.function.build.unary.spline import fit_spline, nearest_request, rough_units, shares
@@ -199,13 +199,12 @@ def _fit(
         return fit_unary(*interval, tolerance, dtype=dtype, **how)
     except Infeasible as why:  # what the step could reach, as an eps of the whole request
         ratio = (why.nearest or {}).get("eps", 0.0) / tolerance
-        if 1 < ratio <= _LENT and request.realise == "attention" and pinned is None:
-            return fit_unary(*interval, tolerance, dtype=dtype, quick=quick, settle=True)
+        if isinstance(why, Missed) and ratio <= _LENT:
+            return why.fit
         text = step.function.text(step.function.outputs[0], 60)
         where = f"compose: the step {text} on [{step.low:.4g}, {step.high:.4g}] may be off by {tolerance:.2g}"
-        raise Infeasible(
-            f"{where} ({why})", {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None
-        ) from None
+        nearest = {"eps": float(f"{1.05 * ratio * request.eps:.2g}")} if ratio > 1 else None
+        raise Infeasible(f"{where} ({why})", nearest) from None
 
 
 def build(request: Request, program: Forms, fits: Sequence[Fit], key_names: str = "") -> Network:

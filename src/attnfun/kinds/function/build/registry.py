@@ -22,6 +22,7 @@ from attnfun.kinds.function.build.tangent import Tangent
 from attnfun.kinds.function.build.unary import grid
 from attnfun.language.numbers import one_of
 
+_CHAIN, _ROOM = 4, 0.9  # refusals in a row that are followed; the share of an eps that a plan for it may use
 _ALL: tuple[type[Construction], ...] = (
     *(Affine, ReluNetwork, TableHead, Tangent),
     *(Compose, Bernstein, Interpolation, Partition),
@@ -59,7 +60,7 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
     plans: list[tuple[Construction, Plan]] = []
     reasons: dict[str, str] = {}
     nearest: Mapping[str, Any] | None = None
-    closest = ""  # the reason of the construction whose eps is nearest
+    closest = ""  # the construction whose eps is nearest
     for name in names:
         try:
             plan = CONSTRUCTIONS[name].plan(_below(request, plans))
@@ -68,7 +69,8 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
             reasons[name] = str(why)
             offered = [one for one in (nearest, why.nearest) if one]
             nearest = min(offered, key=lambda one: (one.get("max_keys", math.inf), one.get("eps", 0.0)), default=None)
-            closest = str(why) if nearest is not None and nearest is why.nearest and "eps" in nearest else closest
+            if why.nearest is not None and nearest is why.nearest and "eps" in why.nearest:
+                closest = name
             continue
         what = ("blocks", "units") if request.realise == "mlp" else ("heads", "keys")
         reasons[name] = f"{name}: layers {plan.layers}, {what[0]} {plan.heads}, {what[1]} {plan.keys:,}"
@@ -80,10 +82,26 @@ def choose(request: Request, method: str, without: frozenset[str] = frozenset())
         plans.append((CONSTRUCTIONS[name], plan))
         if plan.keys == 0 or plan.settles:
             break  # nothing is smaller, or worth the time
-    named = closest if nearest is not None and "eps" in nearest else ""
-    feasible(plans, named or "; ".join(reasons.values()), nearest)
+    if not plans and closest and nearest is not None and "eps" in nearest:
+        raise Infeasible(reasons[closest], _met(CONSTRUCTIONS[closest], request, nearest))
+    feasible(plans, "; ".join(reasons.values()), nearest)
     plans.sort(key=lambda item: _order(request, item[1]))
     return Choice(tuple(plans), reasons)
+
+
+def _met(construction: Construction, request: Request, nearest: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The eps that a refusal names, or the one that its own refusal names, and so on, a few times: what stands in the
+    way of the first need not be the only thing that does.
+    """
+    for _ in range(_CHAIN):
+        if nearest is None or set(nearest) != {"eps"} or request.attempt:
+            break
+        try:
+            construction.plan(replace(request, eps=_ROOM * nearest["eps"], refused=(), beside=()))
+            break
+        except Infeasible as why:
+            nearest = why.nearest
+    return nearest
 
 
 def _below(request: Request, plans: list[tuple[Construction, Plan]]) -> Request:

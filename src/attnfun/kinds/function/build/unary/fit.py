@@ -22,6 +22,7 @@ Failure mode: values of at most 100 (float32: 25) times the range hold the relat
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -38,6 +39,14 @@ from attnfun.language import Graph
 from attnfun.network import Head, rounded
 
 _FLOOR = {"float64": 0.0, "float32": 24 * 2.0**-24}  # of error and rounding, as a part of the range: about
+
+
+class Missed(Infeasible):
+    """The best that was found is not as good as was asked; `fit` holds it."""
+
+    def __init__(self, message: str, nearest: Mapping[str, float], fit: Fit) -> None:
+        super().__init__(message, nearest)
+        self.fit = fit
 
 
 @lru_cache(maxsize=1024)
@@ -57,8 +66,8 @@ def fit_unary(
 
     `pinned`, for a multiple of u² on an interval about 0: |head − u²| ≤ a + ρ u² with a far below eps (see above);
     `graded`, the same to a far below eps² as it is computed, by more keys.
-    `quick` takes the first size that works instead of the smallest. Raises Infeasible with the error that was reached
-    if eps was missed, but with `settle` returns the fit of least cost (error and rounding); deterministic.
+    `quick` takes the first size that works instead of the smallest. Raises Missed with the fit that was reached if eps
+    was missed, but with `settle` returns the fit of least cost (error and rounding); deterministic.
     """
     (low, high, eps), form = map(float, (low, high, eps)), known(graph)
     if form is not None:
@@ -83,28 +92,23 @@ def fit_unary(
             fit = read(*found)
             if fit.error <= eps:
                 return fit
-    if settle and _FLOOR[dtype]:
-        floor = _FLOOR[dtype] * problem(graph, low, high, eps, dtype).span
-        if eps < floor:  # no head is that accurate: all such requests are one
-            return fit_unary(graph, low, high, floor, dtype=dtype, pinned=pinned, quick=quick, settle=settle)
-    fit, rounding = _searched(graph, low, high, eps, dtype, quick)
-    for share in _SHARES:  # more points see a little more than those of the search
-        if settle or not 1.0001 * eps < fit.error + rounding <= 1.1 * eps:
-            break
-        fit, rounding = _searched(graph, low, high, share * eps, dtype, quick)
-    total = fit.error + rounding
-    if not settle and not total <= 1.0001 * eps:
-        reached = f"{fit.error:.2g} (and {rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
-        raise Infeasible(f"tangent: {reached}, not {eps:.2g}", {"eps": float(f"{1.1 * total:.2g}")})
-    return fit
-
-
-@lru_cache(maxsize=64)
-def _searched(graph: Graph, low: float, high: float, eps: float, dtype: str, quick: bool) -> tuple[Fit, float]:
-    """What the general search ends with, and about what rounding costs."""
     p = problem(graph, low, high, eps, dtype)
+    floor = _FLOOR[dtype] * p.span
+    if settle and eps < floor:  # no head is that accurate: all such requests are one
+        return fit_unary(graph, low, high, floor, dtype=dtype, pinned=pinned, quick=quick, settle=settle)
     best = search(p, quick)
-    return read(p, best), best.rounding
+    fit = read(p, best)
+    for share in _SHARES:  # more points see a little more than those of the search
+        if settle or not 1.0001 * eps < fit.error + best.rounding <= 1.1 * eps:
+            break
+        p = problem(graph, low, high, share * eps, dtype)
+        best = search(p, quick)
+        fit = read(p, best)
+    total = fit.error + best.rounding
+    if not settle and not total <= 1.0001 * eps:
+        reached = f"{fit.error:.2g} (and {best.rounding:.1g} for rounding in {dtype}) was reached with {fit.keys} keys"
+        raise Missed(f"tangent: {reached}, not {eps:.2g}", {"eps": float(f"{1.1 * total:.2g}")}, fit)
+    return fit
 
 
 def estimate_keys(graph: Graph, low: float, high: float, eps: float) -> float:

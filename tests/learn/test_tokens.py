@@ -14,6 +14,7 @@ from attnfun.kinds.in_context.target import InContextTask, prompt
 from attnfun.kinds.sequence.examples import example
 from attnfun.kinds.sequence.target import SequenceMap
 from attnfun.learn import Progress, SampledTask
+from attnfun.learn.lesson import Drawn
 from attnfun.learn.weights import random_tokens, token_scales, token_vector, tokens_of
 from attnfun.network import TokenArchitecture
 
@@ -49,29 +50,54 @@ def test_weights_in_units_are_the_same_weights_and_torch_trains_what_numpy_runs(
     np.testing.assert_allclose(network.to_torch()(torch.tensor(tokens)).numpy(), mine, **close)
 
 
-@pytest.mark.parametrize("most_kept", [404, 405])
+@pytest.mark.parametrize("size", [1.0, 3e3])  # of the queries: with logits that are added up as they are, and shifted
 @pytest.mark.parametrize("at_a_time", [1, 200, 1 << 16])
-def test_the_gradient_is_that_of_the_formula_and_many_softmax_weights_are_not_kept(
-    at_a_time: int, most_kept: int, monkeypatch: pytest.MonkeyPatch
+def test_the_gradient_is_that_of_the_formula_and_no_softmax_weights_are_kept(
+    at_a_time: int, size: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from attnfun.learn import torch_tokens
 
     monkeypatch.setattr(torch_tokens, "_CACHED", at_a_time)
-    monkeypatch.setattr(torch_tokens, "_KEPT", most_kept)
     draw = torch.Generator().manual_seed(3)
-    given = [torch.randn(5, 9, k, dtype=torch.float64, generator=draw, requires_grad=True) for k in (2, 2, 3)]
-    weight = torch.randn(5, 9, 3, dtype=torch.float64, generator=draw)
+    query, token = (torch.randn(5, k, n, dtype=torch.float64, generator=draw) for k, n in ((2, 7), (5, 9)))
+    given = ((size * query).requires_grad_(), token.requires_grad_())
+    weight = torch.randn(5, 3, 7, dtype=torch.float64, generator=draw)
     kept: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda own: kept.append(own.numel()) or own, lambda own: own):
         mine = torch_tokens._Attended.apply(*given)
-    assert sum(kept) == 5 * 9 * (2 + 2 + 3 + 3) + (405 if most_kept == 405 else 0)
-    plain = torch.softmax(given[0] @ given[1].transpose(1, 2), dim=2) @ given[2]
+    assert sum(kept) == 5 * (7 * 3 + 9 * 3 + 9 * 4 + 7 * 3 + 7)
+    plain = given[1][:, 2:] @ torch.softmax(given[1][:, :2].transpose(1, 2) @ given[0], dim=1)
     for one, other in zip(
         (mine, *torch.autograd.grad((mine * weight).sum(), given)),
         (plain, *torch.autograd.grad((plain * weight).sum(), given)),
         strict=True,
     ):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-13)
+
+
+def test_a_loss_in_parts_is_the_loss_and_the_last_layer_moves_what_is_read_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from attnfun.learn import torch_tokens
+
+    shape = TokenArchitecture.for_target(RIDGE, **{**SMALL, "width": 9})
+    problem = torch_tokens.TokenProblem(Drawn(RIDGE, shape, reads=slice(16, None)), {}, 0)
+    theta = torch.tensor(problem.start(), requires_grad=True)
+    tokens, wanted = problem.batch(np.random.default_rng(0), 7, 0.0)
+    plain = ((torch_tokens.run(shape, theta, tokens)[:, 16:] - wanted) ** 2).mean()
+    (slope,) = torch.autograd.grad(plain, theta)
+    moved: list[tuple[int, ...]] = []
+    attended = torch_tokens._Attended.apply
+    monkeypatch.setattr(
+        torch_tokens._Attended, "apply", lambda query, token: moved.append(tuple(query.shape)) or attended(query, token)
+    )
+    for most, parts in ((1, 7), (1 << 19, 1)):
+        moved.clear()
+        monkeypatch.setattr(torch_tokens, "_PART", most)
+        loss = problem.loss(theta, tokens, wanted)
+        torch.testing.assert_close(loss, plain, rtol=1e-13, atol=0)
+        torch.testing.assert_close(torch.autograd.grad(2 * loss, theta)[0], 2 * slope, rtol=1e-11, atol=1e-13)
+        assert moved == parts * [(2 * 7 // parts, 3, 17), (2 * 7 // parts, 3, 1)]
 
 
 def test_an_architecture_is_that_of_its_networks_and_of_its_json() -> None:

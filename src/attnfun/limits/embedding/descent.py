@@ -28,28 +28,29 @@ from attnfun.limits.embedding.relevance import Array, Core
 
 MOST_ENTRIES = 400_000
 """Queries × documents of the core up to which a descent is tried: a step looks at all of them."""
+_FINE = 1e-4
+"""The temperature below which a margin is widened in float64: scores in float32 are off by 1e-7."""
 
 
 def free(core: Core, dim: int, steps: int, starts: int, seed: int) -> Iterator[tuple[Array, Array]]:
     """Queries and documents of each start, the best first; stops early when one start is right by a third of T.
 
-    A core of more than MOST_ENTRIES is descended in float32, in half the time.
+    It is descended in float32, in half the time: T is far above its roundoff.
     """
-    dtype: Any = np.float32 if core.m * core.n > MOST_ENTRIES else np.float64
-    signs = np.concatenate([np.where(core.dense, 1.0, -1.0), np.ones((1, core.n))]).astype(dtype)
+    signs = np.concatenate([np.where(core.dense, 1.0, -1.0), np.ones((1, core.n))]).astype(np.float32)
     rng = np.random.default_rng(seed)
-    U, V = (_unit(rng.standard_normal((starts, count, dim + 1))).astype(dtype) for count in signs.shape)
-    best = U.copy(), V.copy(), np.full(starts, -np.inf)
-    adam = _Adam(U, V)
-    hot = np.geomspace(0.3, 0.1, starts).astype(dtype)[:, None, None]  # the hottest all end alike, the others differ
+    X = np.concatenate([_unit(rng.standard_normal((starts, count, dim + 1))) for count in signs.shape], axis=1)
+    X = X.astype(np.float32)
+    best, reached, adam = X.copy(), np.full(starts, -np.inf), _Adam(X)
+    hot = np.geomspace(0.3, 0.1, starts).astype(np.float32)[:, None, None]  # the hottest end alike, the others differ
     for step in range(1, steps + 1):
         T = 0.003 + (hot - 0.003) * (1 - step / steps) ** 4
+        U, V = X[:, : core.m + 1], X[:, core.m + 1 :]
         S = U @ V.transpose(0, 2, 1)
         S *= signs
         least = S.min(axis=(1, 2))
-        better = least > best[2]
-        for kept, now in zip(best, (U, V, least)):
-            kept[better] = now[better]
+        better = least > reached
+        best[better], reached[better] = X[better], least[better]
         if (3 * least > T[:, 0, 0]).any():
             break
         S /= T
@@ -57,10 +58,10 @@ def free(core: Core, dim: int, steps: int, starts: int, seed: int) -> Iterator[t
         np.exp(np.minimum(S, 60.0, out=S), out=S)
         S += 1.0
         np.divide(-signs, S, out=S)
-        slopes = (_along(slope, X) for slope, X in ((S @ V, U), (S.transpose(0, 2, 1) @ U, V)))
-        U, V = (_unit(X) for X in adam.moved((U, V), slopes, 0.05, step, steps))
-    for start in np.argsort(-best[2], kind="stable"):
-        U, V = (kept[start].astype(np.float64) for kept in best[:2])
+        slope = np.concatenate([S @ V, S.transpose(0, 2, 1) @ U], axis=1)
+        X = _unit(adam.moved(X, _along(slope, X), 0.05, step, steps))
+    for start in np.argsort(-reached, kind="stable"):
+        U, V = np.split(best[start].astype(np.float64), [core.m + 1])
         lengths = V @ U[-1]
         if lengths.min() > 0:
             across = np.linalg.svd(U[-1:])[2][1:].T
@@ -87,20 +88,21 @@ def _widen(
     owner = np.repeat(np.arange(core.m), lengths)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     inner = owner * core.n + np.concatenate(core.rows)  # flat places of the relevant scores, row by row
-    Q, D = _unit(Q), _in_ball(D)
-    best = (Q, D, -np.inf)
-    adam = _Adam(Q, D)
+    dtype: Any = np.float32 if temperatures[1] > _FINE else np.float64
+    X, m = np.concatenate([_unit(Q), _in_ball(D)]).astype(dtype), core.m
+    best, reached, adam = X, -np.inf, _Adam(X)
     hot, cold = temperatures
     for step in range(1, steps + 1):
         T = cold + (hot - cold) * (1 - step / steps) ** 2
+        Q, D = X[:m], X[m:]
         S = Q @ D.T
         flat = S.reshape(-1)
         good = flat[inner]
         flat[inner] = -np.inf
         low, high = np.minimum.reduceat(good, starts), S.max(axis=1)
         least = float((low - high).min())
-        if least > best[2]:
-            best = (Q, D, least)
+        if least > reached:
+            best, reached = X, least
         if stop and least > 2 * T:
             break
         S -= high[:, None]
@@ -117,42 +119,49 @@ def _widen(
             pull *= core.m / pull.sum()
         S *= (pull / outside)[:, None]
         flat[inner] = -weights * (pull / inside)[owner]
-        Q, D = adam.moved((Q, D), (_along(S @ D, Q), S.T @ Q), rate, step, steps)
-        Q, D = _unit(Q), _in_ball(D)
-    return best
+        X = adam.moved(X, np.concatenate([_along(S @ D, Q), S.T @ Q]), rate, step, steps)
+        X /= np.sqrt(np.concatenate([_squares(X[:m]), np.maximum(_squares(X[m:]), 1.0)]))
+    return (*np.split(best.astype(np.float64), [m]), reached)
 
 
 class _Adam:
-    """The two moments of each of some arrays."""
+    """The two moments of an array."""
 
-    def __init__(self, *points: Array) -> None:
-        self._moments = [(np.zeros_like(X), np.zeros_like(X)) for X in points]
+    def __init__(self, X: Any) -> None:
+        self._first, self._second = np.zeros_like(X), np.zeros_like(X)
 
-    def moved(
-        self, points: Iterable[Array], slopes: Iterable[Array], rate: float, step: int, steps: int
-    ) -> list[Array]:
-        """One step down, at a rate that falls to a thousandth."""
-        scale = rate * (1 - step / steps + 1e-3)
-        out = []
-        for X, slope, (first, second) in zip(points, slopes, self._moments):
-            first += 0.1 * (slope - first)
-            second += 0.01 * (slope * slope - second)
-            ahead = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
-            out.append(X - scale * ahead)
-        return out
+    def moved(self, X: Any, slope: Any, rate: float, step: int, steps: int) -> Any:
+        """One step down, at a rate that falls to a thousandth; `slope` is used up."""
+        scale = rate * (1 - step / steps + 1e-3) / (1 - 0.9**step)
+        self._first *= 0.9
+        self._first += 0.1 * slope
+        self._second *= 0.99
+        slope *= slope
+        slope *= 0.01
+        self._second += slope
+        ahead = np.sqrt(self._second, out=slope)
+        ahead /= (1 - 0.99**step) ** 0.5
+        ahead += 1e-8
+        np.divide(self._first, ahead, out=ahead)
+        ahead *= scale
+        return X - ahead
+
+
+def _squares(X: Any) -> Any:
+    return np.einsum("...i,...i->...", X, X)[..., None]
 
 
 def _along(slope: Array, X: Array) -> Array:
     """The part of a slope that runs along the sphere."""
-    return slope - (slope * X).sum(axis=-1, keepdims=True) * X
+    return slope - np.einsum("...i,...i->...", slope, X)[..., None] * X
 
 
 def _unit(X: Array) -> Array:
-    return X / np.maximum(np.linalg.norm(X, axis=-1, keepdims=True), 1e-300)
+    return X / np.maximum(np.sqrt(_squares(X)), 1e-30)
 
 
 def _in_ball(X: Array) -> Array:
-    return X / np.maximum(np.linalg.norm(X, axis=-1, keepdims=True), 1.0)
+    return X / np.sqrt(np.maximum(_squares(X), 1.0))
 
 
 def _centred(D: Array) -> Array:

@@ -330,21 +330,22 @@ def best_at(core: Core, dim: int, known: Found, order: Indices, seed: int) -> Fo
         around = frequency_search(core, order, dim, int(np.clip(20_000_000 / (core.m * core.n), 20, 300)), seed)
         if around is not None:
             start = around[0][[row[0] for row in core.rows]]
-            candidates.append(Found(dim, best_queries(core, around[0], start), around[0], "torus"))
+            candidates.append(Found(dim, best_queries(core, around[0], start)[0], around[0], "torus"))
         if not here:
             Q, D, least = widen(core, dim, _steps(core), seed)
             if least > 0:
                 candidates.append(Found(dim, Q, D, "descent"))
     candidates.sort(key=lambda c: -margin(core, c.queries, c.documents))
-    scored = [_polished(core, c) for c in candidates[:3]]
-    scored.sort(key=lambda pair: -pair[0])
-    if core.m * core.n <= MOST_ENTRIES:
-        for reached, from_here in scored[: 2 if core.m * core.n <= 20_000 else 1]:
-            if reached > _THIN:
-                Q, D, _ = refine(core, from_here.queries, from_here.documents, _steps(core) // 2, reached)
-                name = f"refined {from_here.method.removeprefix('refined ')}"
-                scored.append(_polished(core, Found(dim, Q, D, name)))
-    return replace(max(scored, key=lambda pair: pair[0])[1], exact=padded.exact)
+    refined = (2 if core.m * core.n <= 20_000 else 1) if core.m * core.n <= MOST_ENTRIES else 0
+    scored: list[tuple[float, Found]] = []
+    for candidate in candidates[:3]:
+        _polish(core, candidate, scored, max(refined, 1))
+    for reached, from_here in scored[:refined]:
+        if reached > _THIN:
+            Q, D, _ = refine(core, from_here.queries, from_here.documents, _steps(core) // 2, reached)
+            name = f"refined {from_here.method.removeprefix('refined ')}"
+            _polish(core, Found(dim, Q, D, name), scored, 1)
+    return replace(scored[0][1], exact=padded.exact)
 
 
 def _padded(known: Found, dim: int) -> Found:
@@ -352,9 +353,13 @@ def _padded(known: Found, dim: int) -> Found:
     return replace(known, dimension=dim, queries=queries, documents=documents)
 
 
-def _polished(core: Core, found: Found) -> tuple[float, Found]:
+def _polish(core: Core, found: Found, scored: list[tuple[float, Found]], places: int) -> None:
+    """Put it, with its best queries, among those of the widest margins, if it is to be one of the first `places`."""
+    above = scored[places - 1][0] if len(scored) >= places else -math.inf
     length = np.linalg.norm(found.documents, axis=1).max()
     documents = found.documents / length
     start = found.queries / np.maximum(np.linalg.norm(found.queries, axis=1, keepdims=True), 1e-300)
-    better = replace(found, queries=best_queries(core, documents, start), documents=documents)
-    return margin(core, better.queries, better.documents), better
+    queries, reached = best_queries(core, documents, start, above)
+    if not scored or reached > above:
+        scored.append((reached, replace(found, queries=queries, documents=documents)))
+        scored.sort(key=lambda pair: -pair[0])

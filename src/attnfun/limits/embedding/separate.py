@@ -111,9 +111,20 @@ def best_query(documents: Array, row: Indices, start: Array, near: int = 64) -> 
     return best, best_gap
 
 
-def best_queries(core: Core, documents: Array, start: Array) -> Array:
-    """The best query for every row."""
-    return np.array([best_query(documents, row, q)[0] for row, q in zip(core.rows, start)])
+def best_queries(core: Core, documents: Array, start: Array, above: float = -math.inf) -> tuple[Array, float]:
+    """Unit queries of the largest margin that these documents have, and that margin; `start`: unit queries.
+
+    Rows are taken by their gap at the start. One whose gap is above the least of the best gaps so far does not decide
+    the margin, and keeps its query. It ends early, with that least, once it is not above `above`.
+    """
+    queries, least = start.copy(), math.inf
+    now = gaps(core, start, documents)
+    for i in np.argsort(now, kind="stable").tolist():
+        if now[i] >= least or not least > above:
+            break
+        queries[i], gap = best_query(documents, core.rows[i], start[i])
+        least = min(least, gap)
+    return queries, least
 
 
 def _gap(scores: Array, relevant: NDArray[np.bool_]) -> float:
@@ -164,17 +175,18 @@ def proved(core: Core, queries: Any, documents: Any) -> float:
 def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool) -> tuple[Any, Any, float] | None:
     """Integers of so many bits that rank every row, and their proved margin, or None.
 
-    `best`: choose the query of every row anew, for the rounded documents, with the largest margin; else only where
-    plain rounding fails, and for small relations.
+    `best`: choose queries anew, for the rounded documents, with the largest margin, in every row that decides it; else
+    only where plain rounding fails, and for small relations.
     """
     top = float((1 << (bits - 1)) - 1)
     D = np.rint(documents * (top / np.abs(documents).max()))
     length = float(np.linalg.norm(D, axis=1).max())
     Q = np.rint(queries * (top / np.abs(queries).max(axis=1, keepdims=True)))
-    again = list(range(core.m)) if best else []
-    if not best and core.m * core.n <= _SMALL:
-        again = np.flatnonzero(~(gaps(core, Q, D) > 0)).tolist()
-    for i in again:
+    now, least = gaps(core, Q, D) / np.maximum(np.linalg.norm(Q, axis=1), 0.5), math.inf
+    order = np.argsort(now, kind="stable")
+    for i in order[: None if best else np.count_nonzero(~(now > 0)) if core.m * core.n <= _SMALL else 0].tolist():
+        if best and now[i] >= least:
+            break
         relevant = core.dense[i]
         query = best_query(D / length, core.rows[i], queries[i])[0]
         starts = (query, queries[i])
@@ -185,7 +197,7 @@ def rounded(core: Core, queries: Array, documents: Array, bits: int, best: bool)
         won = int(gap.argmax())
         if not gap[won] > 0:
             return None
-        Q[i] = tries[won]
+        Q[i], least = tries[won], min(least, gap[won])
     found = Q.astype(np.int64), D.astype(np.int64)
     reached = proved(core, *found)
     return (*found, reached) if reached > 0 else None

@@ -194,3 +194,8 @@ def test_values_are_those_of_what_was_asked_for() -> None:
         X = np.array([[0.25], [0.5], [1.0], [1.5], [2.0]])
         asked = {"where(x > 0.5, 1, 0)": X > 0.5, "where(x >= 0.5, 1, 0)": X >= 0.5, "floor(2*x)": np.floor(2 * X)}
         assert np.array_equal(function.exact(X), asked.get(text, np.round(X)).astype(float))
+
+
+def test_a_target_without_pieces_has_no_source() -> None:
+    """Also the second time, when what was found for an equal graph is remembered."""
+    assert [Function.on("sin(x) + x", "x=-1:1").source for _ in range(2)] == [None, None]

@@ -76,7 +76,7 @@ class Function(Target):
         base = lowered(graph, box, slack).graph
         line = broken_line(base, box)
         whole = extended(base, box) if line is None else line
-        return cls(whole, box, outputs, source=None if whole is graph else graph, slack=slack)
+        return cls(whole, box, outputs, source=None if whole == graph else graph, slack=slack)
 
     def loosened(self, slack: float) -> Function:
         """The same function, with `graph` off by at most `slack` at every jump that is no larger."""

@@ -58,6 +58,7 @@ class Compose(Construction):
     name = "compose"
     summary = "one tangent head a step of the expression: any number of variables"
     realisations = ("attention", "mlp")
+    stepwise = True
 
     def plan(self, request: Request) -> Plan:
         graph = request.expression("compose: a black box has no expression to follow")

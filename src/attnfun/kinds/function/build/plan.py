@@ -117,12 +117,14 @@ def admitting(keys: int) -> dict[str, int] | None:
 
 class Construction(Protocol):
     """One file, one class, one line in the registry. `plan` raises Infeasible with the nearest request that would
-    fit. `realisations` are those of REALISATIONS that it can build.
+    fit. `realisations` are those of REALISATIONS that it can build; `stepwise`: a refusal names what one of several
+    steps lacks, and another may lack more.
     """
 
     name: str
     summary: str
     realisations: tuple[str, ...] = ("attention",)
+    stepwise: bool = False
 
     def plan(self, request: Request) -> Plan: ...
 

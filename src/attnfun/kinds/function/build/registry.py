@@ -94,7 +94,7 @@ def _met(construction: Construction, request: Request, nearest: Mapping[str, Any
     way of the first need not be the only thing that does.
     """
     for _ in range(_CHAIN):
-        if nearest is None or set(nearest) != {"eps"} or request.attempt:
+        if not construction.stepwise or nearest is None or set(nearest) != {"eps"} or request.attempt:
             break
         try:
             construction.plan(replace(request, eps=_ROOM * nearest["eps"], refused=(), beside=()))

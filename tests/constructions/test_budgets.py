@@ -628,7 +628,7 @@ def test_the_operations_of_a_proof_by_cells_are_counted_before_it(
     assert why.value.nearest is not None and count.steps < 60_000
     monkeypatch.setattr(partition, "_OPERATIONS", 50_000)
     with pytest.raises(Infeasible, match="operations, more than") as why:
-        af.compile(target, domain=domain, eps=0.2, method="partition")
+        af.compile(target, domain=domain, eps=0.2, method="partition", variant="uniform")
     assert why.value.nearest is not None
     assert af.compile(target, domain=domain, **why.value.nearest).certificate.status.value == "proved"
 

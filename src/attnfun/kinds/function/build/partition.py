@@ -215,12 +215,15 @@ def _adapted(request: Request, variant: str, plans: list[Plan]) -> list[Plan]:
     box = request.function.box
     if box.dim > _SPREAD or not min(box.high_array - box.low_array) > 1e-100:  # squares of widths are to be numbers
         return []
+    if not np.isfinite(request.function.values(box.probe(2000, np.random.default_rng(request.seed)))).all():
+        return []
     most = min([request.max_keys, *(plan.keys - 1 for plan in plans)])
     found: list[Plan] = []
     narrow = replace(request, eps=request.eps * _room(request))
     if variant in ("auto", "graded"):
         cells = graded_cells(narrow, max(1, min(most, _GRADED)))
-        if cells is not None and _blur(request, cells.finest) <= _BLURRED:
+        fits = cells is not None and _work(request, tuple(cells.cells)) <= _OPERATIONS
+        if cells is not None and fits and _blur(request, cells.finest) <= _BLURRED:
             story: dict[str, object] = {"variant": "graded", "cells": cells.cells}
             found.append(
                 _plan(request, math.prod(cells.cells), (partial(build_graded, sharpness=_SHARPNESS), cells), story)

@@ -100,6 +100,8 @@ def graded_cells(request: Request, most: int) -> Graded | None:
         return _graded_error(request, X[few], base[few], cells(step)) <= request.eps
 
     high = max(float(rise[-1]) for rise in risen)
+    if not math.isfinite(high):
+        return None
     low = high / most
     while math.prod(math.ceil(rise[-1] / low - 1e-9) for rise in risen) > most:
         low *= 1.05
@@ -242,6 +244,7 @@ def _maps(request: Request) -> list[Array]:
         slopes.append((request.function.values(Y) - base) / (Y - X)[:, k : k + 1] * width[k])
     g = np.stack(slopes, axis=-1).reshape(-1, box.dim)
     g = g[np.isfinite(g).all(axis=1)]
+    g = g / max(float(np.abs(g).max(initial=0.0)), 1e-300)  # squares of large slopes are no numbers
     out = [np.diag(1 / width)]
     values, vectors = np.linalg.eigh(g.T @ g / max(len(g), 1))
     if box.dim > 1 and values[-1] > 0:

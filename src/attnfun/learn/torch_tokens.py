@@ -99,7 +99,9 @@ class TokenProblem(Problem):
 
     def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         layers = self.architecture.layers
-        widest = max([self.architecture.width, *(layer.ffn + sum(2 * r + p for r, p in layer.heads) for layer in layers)])
+        widest = max(
+            [self.architecture.width, *(layer.ffn + sum(2 * r + p for r, p in layer.heads) for layer in layers)]
+        )
         part = max(1, _PART // (widest * (inputs.shape[1] + self.architecture.constants)))
         loss: Tensor = _InParts.apply(theta, self.outputs, inputs, targets, part)  # type: ignore[no-untyped-call]
         return loss
@@ -153,7 +155,7 @@ class _InParts(torch.autograd.Function):
 def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor, reads: slice = _EVERY) -> Tensor:
     """(batch, n, width) in the units of the vector -> (batch, tokens read, outputs): the tokens `reads` read out.
 
-    Inside a column is a token, (batch, width, n): products of a few rows with many columns are the quick ones. The last
+    Inside, a column is a token, (batch, width, n): products of a few rows with many columns are the quick ones. The last
     layer moves the tokens that are read, and no other.
     """
     weights = vectors.split(architecture, vector)
@@ -183,7 +185,7 @@ def _times(map: Tensor, Z: Tensor) -> Tensor:
 
 
 def _heads(own: Tensor, Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
-    """What heads of one shape add to the tokens `own`, all at once: few products for their maps, one for their outputs."""
+    """What heads of one shape add to the tokens `own`, all at once: two products for maps, one for outputs."""
     query, key, value, output = (
         [weights[f"{here}/head{k}/{part}"] for k in heads] for part in ("query", "key", "value", "output")
     )
@@ -199,8 +201,8 @@ def _heads(own: Tensor, Z: Tensor, weights: dict[str, Tensor], here: str, heads:
 class _Attended(torch.autograd.Function):
     """Vᵀ softmax(K Qᵀ), over the keys, of queries (m, r, a) and of keys and values in one, (m, r + p, n): (m, p, a).
 
-    A few of the m at a time, in buffers that stay in cache; the backward pass computes the weights again, which costs no
-    more time than memory of their size does. Logits are those of 2: exp2 is much quicker than exp. They stand by key,
+    A few of the m at a time, in buffers that stay in cache; the backward pass computes the weights again, which costs
+    no more time than memory of their size does. Logits are those of 2: exp2 is much quicker than exp. They stand by key,
     then query, with E = 2^(logit − shift), L the sums of E over the keys, and the shift 0 wherever no logit can be
     large. With G the gradient of the output over L, and D its inner products with the output, by query:
 

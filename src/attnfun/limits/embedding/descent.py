@@ -19,7 +19,7 @@ Bound. None: margins are measured here and proved later, on integers.
 Failure mode. Local optima: that nothing is found at a dimension proves nothing about it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,8 @@ def _widen(
         flat[inner] = -weights * (pull / inside)[owner]
         X = adam.moved(X, np.concatenate([_along(S @ D, Q), S.T @ Q]), rate, step, steps)
         X /= np.sqrt(np.concatenate([_squares(X[:m]), np.maximum(_squares(X[m:]), 1.0)]))
-    return (*np.split(best.astype(np.float64), [m]), reached)
+    Q, D = np.split(best.astype(np.float64), [m])
+    return Q, D, reached
 
 
 class _Adam:

@@ -155,8 +155,8 @@ class _InParts(torch.autograd.Function):
 def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor, reads: slice = _EVERY) -> Tensor:
     """(batch, n, width) in the units of the vector -> (batch, tokens read, outputs): the tokens `reads` read out.
 
-    Inside, a column is a token, (batch, width, n): products of a few rows with many columns are the quick ones. The last
-    layer moves the tokens that are read, and no other.
+    Inside, a column is a token, (batch, width, n): products of a few rows with many columns are the quick ones. The
+    last layer moves the tokens that are read, and no other.
     """
     weights = vectors.split(architecture, vector)
     Z = torch.cat([tokens, weights["constants"].expand(len(tokens), *weights["constants"].shape)], dim=1)
@@ -202,8 +202,8 @@ class _Attended(torch.autograd.Function):
     """Vᵀ softmax(K Qᵀ), over the keys, of queries (m, r, a) and of keys and values in one, (m, r + p, n): (m, p, a).
 
     A few of the m at a time, in buffers that stay in cache; the backward pass computes the weights again, which costs
-    no more time than memory of their size does. Logits are those of 2: exp2 is much quicker than exp. They stand by key,
-    then query, with E = 2^(logit − shift), L the sums of E over the keys, and the shift 0 wherever no logit can be
+    no more time than memory of their size does. Logits are those of 2: exp2 is much quicker than exp. They stand by
+    key, then query, with E = 2^(logit − shift), L the sums of E over the keys, and the shift 0 wherever no logit can be
     large. With G the gradient of the output over L, and D its inner products with the output, by query:
 
         dV = G Eᵀ,    dS = E ∘ (Vᵀ G − D),    dQ = Kᵀ dS,    dK = Q dSᵀ

@@ -69,12 +69,14 @@ def matern() -> Any:
 
 
 def documents() -> Any:
-    return af.embed_dim((np.random.default_rng(0).uniform(size=(60, 60)) < 0.1).astype(int))
+    """Half of the pairs are relevant, which needs many dimensions and long descents: half a minute at first."""
+    return af.embed_dim((np.random.default_rng(0).uniform(size=(500, 60)) < 0.5).astype(int))
 
 
 def lasso() -> Any:
+    """Six steps, about half a minute at first: of two, a third is imports and looks at the probe."""
     net = af.in_context("lasso", dim=8, examples=64, alpha=0.1, layers=3, accept="sampled")
-    return lambda: af.train(net, steps=2, proof=False)
+    return lambda: af.train(net, steps=6, proof=False)
 
 
 def commands(*lines: list[str]) -> float:
@@ -106,8 +108,8 @@ NAMED: dict[str, Callable[[], Any]] = {
     "ridge, d = 100, n = 1,000": ridge,
     "majority vote, d = 64, H = 4,097": vote,
     "Matérn 5/2 at 1e-3": matern,
-    "embed-dim, 60 documents": documents,
-    "two steps of training a lasso": lasso,
+    "embed-dim, 500 queries, 60 documents": documents,
+    "six steps of training a lasso": lasso,
     "attnfun --help": help_page,
     "attnfun verify, three files": verified,
 }

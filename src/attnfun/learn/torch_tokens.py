@@ -99,8 +99,14 @@ class TokenProblem(Problem):
 
     def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         layers = self.architecture.layers
+<<<<<<< HEAD
         inner = (layer.ffn + sum(2 * r + p for r, p in layer.heads) for layer in layers)
         widest = max([self.architecture.width, *inner])
+=======
+        widest = max(
+            [self.architecture.width, *(layer.ffn + sum(2 * r + p for r, p in layer.heads) for layer in layers)]
+        )
+>>>>>>> dims
         part = max(1, _PART // (widest * (inputs.shape[1] + self.architecture.constants)))
         loss: Tensor = _InParts.apply(theta, self.outputs, inputs, targets, part)  # type: ignore[no-untyped-call]
         return loss
@@ -154,8 +160,8 @@ class _InParts(torch.autograd.Function):
 def run(architecture: TokenArchitecture, vector: Tensor, tokens: Tensor, reads: slice = _EVERY) -> Tensor:
     """(batch, n, width) in the units of the vector -> (batch, tokens read, outputs): the tokens `reads` read out.
 
-    Inside a column is a token, (batch, width, n): products of a few rows with many columns are the quick ones. The last
-    layer moves the tokens that are read, and no other.
+    Inside, a column is a token, (batch, width, n): products of a few rows with many columns are the quick ones. The
+    last layer moves the tokens that are read, and no other.
     """
     weights = vectors.split(architecture, vector)
     Z = torch.cat([tokens, weights["constants"].expand(len(tokens), *weights["constants"].shape)], dim=1)
@@ -184,7 +190,11 @@ def _times(map: Tensor, Z: Tensor) -> Tensor:
 
 
 def _heads(own: Tensor, Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
+<<<<<<< HEAD
     """What heads of one shape add to the tokens `own`, all at once: few products for maps, one for their outputs."""
+=======
+    """What heads of one shape add to the tokens `own`, all at once: two products for maps, one for outputs."""
+>>>>>>> dims
     query, key, value, output = (
         [weights[f"{here}/head{k}/{part}"] for k in heads] for part in ("query", "key", "value", "output")
     )

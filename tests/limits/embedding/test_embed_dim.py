@@ -12,6 +12,7 @@ from scipy.linalg import hadamard
 
 import attnfun as af
 from attnfun.limits.embedding import EmbeddingDimension, Relevance, check_embedding, check_obstruction, load_embedding
+from attnfun.limits.embedding.dimension import free_at
 from attnfun.limits.embedding.separate import ceiling
 from limits.relations import intervals, of_rows, planted, random_sets, random_table, subsets
 from products import THOROUGH
@@ -255,3 +256,21 @@ def test_relevance_of_pairs_and_of_a_relation_are_the_same() -> None:
     one, two = Relevance.of(pairs), Relevance.of({"a": ["x", "y"], "b": ["y"]})
     assert one.query_ids == two.query_ids and all((r == s).all() for r, s in zip(one.rows, two.rows))
     assert of_rows([(0, 1), (1,)], 2).shape == one.shape
+
+
+def test_rows_that_do_not_decide_a_margin_keep_their_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnfun.limits.embedding import separate
+
+    core = Relevance.of(planted(3, 0)).core
+    found = free_at(core, 5, 0)
+    assert found is not None
+    start = found.queries / np.linalg.norm(found.queries, axis=1, keepdims=True)
+    every = np.array([separate.best_query(found.documents, row, q)[1] for row, q in zip(core.rows, start, strict=True)])
+    asked, best = [], separate.best_query
+    monkeypatch.setattr(separate, "best_query", lambda *given: asked.append(1) or best(*given))
+    queries, least = separate.best_queries(core, found.documents, start)
+    assert least == every.min() and 0 < len(asked) < core.m
+    assert separate.gaps(core, queries, found.documents).min() == pytest.approx(least, rel=1e-12)
+    asked.clear()
+    separate.best_queries(core, found.documents, start, above=2.0)
+    assert len(asked) == 1

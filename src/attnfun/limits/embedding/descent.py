@@ -121,8 +121,8 @@ def _widen(
         flat[inner] = -weights * (pull / inside)[owner]
         X = adam.moved(X, np.concatenate([_along(S @ D, Q), S.T @ Q]), rate, step, steps)
         X /= np.sqrt(np.concatenate([_squares(X[:m]), np.maximum(_squares(X[m:]), 1.0)]))
-    rows, columns = np.split(best.astype(np.float64), [m])
-    return rows, columns, reached
+    Q, D = np.split(best.astype(np.float64), [m])
+    return Q, D, reached
 
 
 class _Adam:

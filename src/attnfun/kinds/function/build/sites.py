@@ -46,6 +46,7 @@ _STRETCH = 1 / 48  # least root of an eigenvalue of the map, of the largest
 _FINE = {1: 513, 2: 65, 3: 25}  # samples a side of a first cube, at most
 _COARSE = {1: 17, 2: 7, 3: 5}  # of any cube, at least
 _ROUNDS = 6
+_HALVINGS = 60  # of the range in which the largest step is looked for
 _PROBES = 20_000
 _TOGETHER = 400_000  # samples at once
 _DEEPEST = 24
@@ -107,8 +108,10 @@ def graded_cells(request: Request, most: int) -> Graded | None:
         low *= 1.05
     if not within(low):
         return None
-    while high / low > 1.01:
-        middle = math.sqrt(low * high)
+    for _ in range(_HALVINGS):
+        if not high / low > 1.01:
+            break
+        middle = low * math.sqrt(high / low)
         low, high = (middle, high) if within(middle) else (low, middle)
     return cells(low)
 

@@ -99,14 +99,9 @@ class TokenProblem(Problem):
 
     def loss(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         layers = self.architecture.layers
-<<<<<<< HEAD
-        inner = (layer.ffn + sum(2 * r + p for r, p in layer.heads) for layer in layers)
-        widest = max([self.architecture.width, *inner])
-=======
         widest = max(
             [self.architecture.width, *(layer.ffn + sum(2 * r + p for r, p in layer.heads) for layer in layers)]
         )
->>>>>>> dims
         part = max(1, _PART // (widest * (inputs.shape[1] + self.architecture.constants)))
         loss: Tensor = _InParts.apply(theta, self.outputs, inputs, targets, part)  # type: ignore[no-untyped-call]
         return loss
@@ -190,11 +185,7 @@ def _times(map: Tensor, Z: Tensor) -> Tensor:
 
 
 def _heads(own: Tensor, Z: Tensor, weights: dict[str, Tensor], here: str, heads: list[int]) -> Tensor:
-<<<<<<< HEAD
-    """What heads of one shape add to the tokens `own`, all at once: few products for maps, one for their outputs."""
-=======
     """What heads of one shape add to the tokens `own`, all at once: two products for maps, one for outputs."""
->>>>>>> dims
     query, key, value, output = (
         [weights[f"{here}/head{k}/{part}"] for k in heads] for part in ("query", "key", "value", "output")
     )

@@ -151,7 +151,7 @@ class Composition:
             plain, computed, boxes = field.search(_GOAL * low)
             details["refined"] = {"plain": worst, "boxes": boxes}
             high, worst = min(high, plain), min(worst, computed)
-        elif worst > _SLACK * low and tables:
+        elif witnessed and worst > _SLACK * low and tables:
             starts = aimed_points(self.local, outputs, self.function.box)
             starts, aims = np.concatenate([points, starts]), few_aims(self.local, self.function.box)
             found = climbed_witness(self.network, self.function, starts, aims, low)

@@ -122,9 +122,9 @@ def test_branch_cuts_are_no_place_to_continue_across(target: str, monkeypatch: p
     low, high = f.box.low_array, f.box.high_array
     with enclosures.precision(128):
         for rho in (1.01, 1.1, 2.0):
-            assert not ellipse.prove_analytic(f.graph, f.box.names, low, high, np.array([rho]))
+            assert not ellipse.prove_analytic(f.expression, f.box.names, low, high, np.array([rho]))
     with pytest.raises(Undecided):
-        prove_by_nodes(view(zero_network(f), low, high), f.graph, f.box.names, 1.0, 1.0)
+        prove_by_nodes(view(zero_network(f), low, high), f.expression, f.box.names, 1.0, 1.0)
     assert_sound(prove(zero_network(f), f), zero_network(f), f)
 
 

@@ -115,7 +115,7 @@ def test_no_ellipse_with_a_singularity_in_it_is_called_analytic(
     monkeypatch.setattr(ellipse, "_FAMILY_BOXES", 3000)
     f = function(target, domain)
     with precision(128):
-        assert not ellipse.prove_analytic(f.graph, f.box.names, f.box.low_array, f.box.high_array, np.array(rho))
+        assert not ellipse.prove_analytic(f.expression, f.box.names, f.box.low_array, f.box.high_array, np.array(rho))
 
 
 def test_heads_obey_their_bound_at_complex_points() -> None:

@@ -279,7 +279,7 @@ def test_a_file_goes_before_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     Path("classic").write_text("name,formula,domain\nmine,x,x=0:1\n")
     assert [case["name"] for case in read_suite("classic")] == ["mine"]
-    with pytest.raises(InvalidRequest, match="classic, composites, feynman, genz, special"):
+    with pytest.raises(InvalidRequest, match="classic, composites, feynman, genz, large, pieces, special"):
         read_suite("feynmann")
 
 

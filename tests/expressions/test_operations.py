@@ -44,7 +44,7 @@ from attnfun.language.series import series_length
 from products import few
 
 arb, acb = flint.arb, flint.acb
-CANDIDATES = ((0.3, 0.9), (1.25, 2.75), (-0.75, 0.6), (-3.0, 3.0), (4.0, 15.0), (-0.9, -0.2))
+CANDIDATES = ((0.3, 0.9), (0.55, 1.45), (1.25, 2.75), (-0.75, 0.6), (-3.0, 3.0), (4.0, 15.0), (-0.9, -0.2))
 SPECIAL = [entry for entry in OPERATIONS.values() if entry.arity == 1]
 ANALYTIC = [entry for entry in SPECIAL if entry.rectangle is not None]
 BALLS = {
@@ -286,6 +286,7 @@ def call(name: str) -> tuple[str, list[str]]:
 @pytest.mark.parametrize("name", CALLED)
 def test_text_and_json_come_back(name: str) -> None:
     text, names = call(name)
+    text = text.replace("(x", "(x > 0", 1) if name == "where" else text  # a condition is made of comparisons
     graph = parse(text, names)
     assert graph == parse(text.replace(name, CALLED[name].name, 1), names)
     assert parse(graph.texts, names) == graph

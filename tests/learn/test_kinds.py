@@ -268,5 +268,5 @@ def test_a_black_box_of_the_wrong_shape_is_a_sentence(shape: tuple[int, ...]) ->
         float(np.asarray(x).sum())
         return np.ones(shape)
 
-    with pytest.raises(af.InvalidRequest, match=r"shape|give"):
+    with pytest.raises(af.InvalidRequest, match=r"shape|give|to 1 output"):
         af.train(af.Architecture.one_head(("x",), 3), odd, "x=0:1", steps=1, lipschitz=2.0)

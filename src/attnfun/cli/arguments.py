@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from attnfun.errors import InvalidRequest, require
-from attnfun.language.vectors import groups, is_vector
 
 # `--png` may stand alone; the picture then takes the network's name.
 OPTIONAL_VALUE = "--png"
@@ -87,6 +86,8 @@ def read_point(text: str, names: Sequence[str]) -> list[float]:
     x=0.3 all that are not given so.
     """
     found: dict[str, float] = {}
+    from attnfun.language.vectors import groups, is_vector  # here, for `--help` loads no algebra
+
     vectors = {base: members for base, members in groups(names).items() if is_vector(base, members)}
     for part in re.split(r"[,;]", text):
         name, equals, value = (piece.strip() for piece in part.partition("="))

@@ -437,6 +437,9 @@ def _as_columns(
 
     def one_by_one(X: Array) -> Array:
         rows = [target(*(x[part] if isinstance(part, slice) else float(x[part]) for part in parts)) for x in X]
+        shape = max((np.shape(row) for row in rows), key=len)
+        if len(shape) > 1:
+            raise ValueError(f"values of shape {shape} at one point")
         return np.array([np.asarray(row, dtype=np.float64).reshape(-1) for row in rows], dtype=np.float64)
 
     def columns(X: Array) -> Array:

@@ -56,7 +56,7 @@ def positive_or_none(name: str, value: Any) -> float | None:
 def positive(name: str, value: Any) -> float:
     """`value` as a positive double, or an InvalidRequest that names it."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (number and 0 < float(value) < 2.0**1023):  # NaN must not pass
+    if not (number and 0 < value < 2.0**1023):  # NaN must not pass
         raise InvalidRequest(f"{name}={_shown(value)}: a positive number is needed")
     return float(value)
 

@@ -171,7 +171,7 @@ class _Proposals:
         """One construction, asked for as much less as its proof was over; says why it failed."""
         assert self.goal.eps is not None
         between, _ = self.request.function.between
-        eps, share, failure, before = self.goal.eps - between, _SHARE, "", math.inf
+        eps, share, failure, before, keys = self.goal.eps - between, _SHARE, "", math.inf, 0
         for attempt in range(_TRIES):
             request = replace(self.request, eps=eps * share, attempt=attempt)
             if attempt:
@@ -192,17 +192,15 @@ class _Proposals:
             failure = f"{plan.keys:,} {what}, not proved ({certificate.reason})"
             if certificate.error[0] > 1.5 * eps:
                 break  # its sizing missed something; less eps will not help
-            reached = (
-                certificate.error[1] - between
-            )  # ask for as much less as the proof was over, a little more each time
+            reached = certificate.error[1] - between  # as much less as the proof was over, a little more each time
             room, lost = eps / reached, certificate.parts.get("rounding", 0.0)
             if request.dtype == "float32":  # of which only what is not rounding shrinks
-                if reached > 0.99 * before and lost > 0.1 * eps:
+                if reached > 0.99 * before and lost > 0.1 * eps and plan.keys > keys:
                     break
                 room = max((eps - lost) / (reached - lost), 0.3 * room) if lost < 0.9 * eps else room
             elif lost > eps or (reached > 10 * eps and reached > 0.5 * before) or (attempt and reached == math.inf):
                 break  # less eps helps neither rounding nor a proof that is far off and comes no nearer
-            before = reached
+            before, keys = reached, plan.keys
             share *= min(0.9, 0.95 * room) if reached < 100 * eps else 0.6
         return failure
 

@@ -282,7 +282,7 @@ def test_what_floats_cannot_hold_is_refused_with_what_they_can() -> None:
     assert af.compile("sign(x - 0.3)", "x=-1:1", eps, norm=4, method="compose").certificate.error[1] <= eps
 
 
-SHIPPED = (Path(af.__file__).parent / "data" / "jumps.csv").read_text("utf-8")
+SHIPPED = (Path(af.__file__).parent / "data" / "suites" / "jumps.csv").read_text("utf-8")
 ROWS = {row["name"]: row for row in csv.DictReader(SHIPPED.splitlines())}
 
 

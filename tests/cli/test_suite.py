@@ -264,7 +264,7 @@ def test_bounds_in_a_table_are_rounded_to_the_safe_side(seed: int) -> None:
     ("name", "count"),
     [
         *(("classic", 13), ("feynman", 50), ("genz", 25), ("large", 20)),
-        *(("pieces", 31), ("special", 14), ("composites", 52)),
+        *(("pieces", 31), ("jumps", 22), ("special", 14), ("composites", 52)),
     ],
 )
 def test_shipped_suites_can_be_read(name: str, count: int) -> None:
@@ -279,7 +279,7 @@ def test_a_file_goes_before_a_shipped_suite(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     Path("classic").write_text("name,formula,domain\nmine,x,x=0:1\n")
     assert [case["name"] for case in read_suite("classic")] == ["mine"]
-    with pytest.raises(InvalidRequest, match="classic, composites, feynman, genz, large, pieces, special"):
+    with pytest.raises(InvalidRequest, match="classic, composites, feynman, genz, jumps, large, pieces, special"):
         read_suite("feynmann")
 
 

@@ -53,6 +53,7 @@ class Rewrites:
         self.units: dict[Key, Fraction] = {}
         self._angles: dict[Key, set[Fraction]] = {}
         self._known: dict[int, Sum] = {}
+        self._ratios: dict[Value, int] = {}
 
     def read(self, graph: Graph, trusting: bool) -> list[Sum]:
         """The form of every output, node by node; Undecided where a side condition of a node is not proved."""
@@ -98,9 +99,13 @@ class Rewrites:
             return forms.single(forms.atom(op, value))
         if op == "e":
             return forms.single(forms.atom("exp", UNIT))
-        if op in ("where", "floor", "round"):
+        if op in ("where", "floor", "round", "table"):
             raise Undecided(f"{op} has no normal form")
         a, at = self._known[args[0]], args[0]
+        if op == "ratio":  # an atom of its argument and of what it continues
+            atom = forms.atom(f"ratio {self._ratios.setdefault(value, len(self._ratios))}", key(forms.tidy(a)))
+            provided(self.about.admitted(atom), f"could not prove that the quotient at {self.about.text(a)} is defined")
+            return forms.single(atom)
         if len(args) == 2:
             return self._binary(op, a, self._known[args[1]], args)
         if op in ("powi", "powr"):
